@@ -56,9 +56,22 @@ def read(port: int) -> bytes:
         return bytes(response.read())
 
 
+# The goals.
+COST_PERCENT_MAX = 2.0
+P99_MS_MAX = 5.0
+ROUND_S_MAX = 10.0
+MEMORY_MB_MAX = 150.0
+
+
 def say(text: str) -> None:
     """Print a line of results."""
     print(text, flush=True)  # noqa: T201
+
+
+def judge(what: str, value: float, goal: float) -> None:
+    """Print whether a figure is at most its goal."""
+    verdict = "reached" if value <= goal else "MISSED"
+    say(f"  {what}: {value:.2f}, goal at most {goal:g}: {verdict}")
 
 
 def cost(bench: Bench, rounds: int) -> None:
@@ -81,6 +94,7 @@ def cost(bench: Bench, rounds: int) -> None:
             server.stop()
     plain, metered = (statistics.median(found[server.title]) for server in servers)
     say(f"CPU per request: {plain:.2f} us, with metrics {metered:.2f} us: {metered / plain:.3f}")
+    judge("requests/s that metrics cost, %", 100 * (1 - plain / metered), COST_PERCENT_MAX)
 
 
 def scrape(bench: Bench, _rounds: int) -> None:
@@ -111,6 +125,7 @@ def scrape(bench: Bench, _rounds: int) -> None:
     say(f"{series} series, {len(text)} bytes, scraped in {1e3 * statistics.median(took):.0f} ms")
     for what in ("p50_us", "p99_us", "max_us"):
         say(f"{what}: alone {alone[what]:.0f}, beside scrapes {beside[what]:.0f}")
+    judge("p99 beside scrapes, ms", beside["p99_us"] / 1e3, P99_MS_MAX)
 
 
 def collector(server: Server) -> None:
@@ -180,6 +195,8 @@ def report(server: Server, found: ParsedMetrics) -> None:
     say(
         f"{server.title}: a round {sum(kinds.values()):.2f} s {kinds}, {memory:.0f} MB, CPU {cpu} s"
     )
+    judge("a round, s", sum(kinds.values()), ROUND_S_MAX)
+    judge("memory, MB", memory, MEMORY_MB_MAX)
 
 
 def main() -> None:

@@ -14,6 +14,7 @@ import yaml
 from kctl.metrics.broker_families import BROKER
 from kctl.metrics.cluster_families import CLUSTER
 from kctl.metrics.family import Family, Kind
+from kctl.metrics.follow_families import FOLLOW
 from kctl.metrics.mirror_families import MIRROR
 
 ROOT = Path(__file__).parent.parent
@@ -21,10 +22,10 @@ PAGE = ROOT / "docs" / "metrics.md"
 OPERATIONS = ROOT / "docs" / "operations.md"
 DASHBOARD = ROOT / "contrib" / "grafana" / "kctl.json"
 ALERTS = ROOT / "contrib" / "prometheus" / "alerts.yaml"
-TABLES = {"broker": BROKER, "cluster": CLUSTER, "mirror": MIRROR}
+TABLES = {"broker": BROKER, "cluster": CLUSTER, "mirror": MIRROR, "follow": FOLLOW}
 
 
-CATALOGUE: tuple[Family, ...] = (*BROKER, *CLUSTER, *MIRROR)
+CATALOGUE: tuple[Family, ...] = tuple(it for table in TABLES.values() for it in table)
 
 
 def sample_names(family: Family) -> list[str]:
@@ -233,6 +234,45 @@ MIRROR_PANELS = (
 )
 
 
+FOLLOW_PANELS = (
+    Panel(
+        "Tables: rows",
+        "short",
+        (
+            (
+                "{{instance}} {{topic}}",
+                "sum by (instance, topic) (rate(kctl_follow_rows_total[5m]))",
+            ),
+        ),
+    ),
+    Panel(
+        "Tables: lag",
+        "s",
+        (
+            ("{{instance}}", "max by (instance) (kctl_follow_lag_seconds)"),
+            (
+                "{{instance}} since a commit",
+                "max by (instance) (kctl_follow_last_commit_age_seconds)",
+            ),
+        ),
+    ),
+    Panel(
+        "Tables: dead letters and losses",
+        "short",
+        (
+            (
+                "{{topic}} dead letters",
+                "sum by (topic) (increase(kctl_follow_dead_letters_total[5m]))",
+            ),
+            ("{{instance}} lost ranges", "sum by (instance) (kctl_follow_lost_ranges_total)"),
+        ),
+    ),
+)
+
+
+EVERY_PANEL = (*PANELS, *MIRROR_PANELS, *FOLLOW_PANELS)
+
+
 @dataclass(frozen=True)
 class Alert:
     """One rule."""
@@ -367,6 +407,27 @@ ALERT_RULES = (
         "warning",
         "The turns of a mirror fail again and again.",
     ),
+    Alert(
+        "KafkaTableBehind",
+        "kctl_follow_lag_seconds > 900",
+        5,
+        "warning",
+        "A table that follows its log is a quarter of an hour behind.",
+    ),
+    Alert(
+        "KafkaTableLosses",
+        "increase(kctl_follow_lost_ranges_total[15m]) > 0",
+        0,
+        "critical",
+        "A table lacks records: the log lost or damaged them, or a partition is left alone.",
+    ),
+    Alert(
+        "KafkaTableDeadLetters",
+        "sum by (instance, topic) (increase(kctl_follow_dead_letters_total[15m])) > 0",
+        0,
+        "warning",
+        "Values of a topic cannot be decoded.",
+    ),
 )
 
 
@@ -375,13 +436,15 @@ def dashboard() -> str:
     source = {"type": "prometheus", "uid": "${datasource}"}
     panels = [_panel(panel, number, number, 0, source) for number, panel in enumerate(PANELS)]
     top = 8 * -(-len(PANELS) // 3)
-    row = {"id": len(panels) + 1, "type": "row", "title": "Mirrors", "collapsed": False}
-    panels.append({**row, "gridPos": {"h": 1, "w": 24, "x": 0, "y": top}, "panels": []})
-    first = len(panels)
-    panels += [
-        _panel(panel, first + number, number, top + 1, source)
-        for number, panel in enumerate(MIRROR_PANELS)
-    ]
+    for title, more in (("Mirrors", MIRROR_PANELS), ("Tables", FOLLOW_PANELS)):
+        row = {"id": len(panels) + 1, "type": "row", "title": title, "collapsed": False}
+        panels.append({**row, "gridPos": {"h": 1, "w": 24, "x": 0, "y": top}, "panels": []})
+        first = len(panels)
+        panels += [
+            _panel(panel, first + number, number, top + 1, source)
+            for number, panel in enumerate(more)
+        ]
+        top += 1 + 8 * -(-len(more) // 3)
     choice = {"name": "datasource", "type": "datasource", "query": "prometheus"}
     document = {
         "uid": "kctl",
@@ -440,7 +503,7 @@ def metrics_in(expression: str) -> set[str]:
 
 def expressions() -> list[str]:
     """Return every expression of the dashboard and of the alerts."""
-    drawn = [expression for panel in (*PANELS, *MIRROR_PANELS) for _, expression in panel.lines]
+    drawn = [expression for panel in EVERY_PANEL for _, expression in panel.lines]
     return [*drawn, *(it.expression for it in ALERT_RULES)]
 
 

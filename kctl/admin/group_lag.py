@@ -125,16 +125,16 @@ class LagWatch:
     async def watch(
         self,
         every_ms: int,
-        on_report: "Callable[[LagReport], object]",
+        is_last: "Callable[[LagReport], bool]",
         on_unreachable: "Callable[[UnreachableError], object]",
     ) -> None:
-        """Report every `every_ms` until the task is cancelled. Errors of the first time are raised;
-        later, an UnreachableError is passed to `on_unreachable`."""
-        on_report(await self.report())
-        while True:
+        """Report every `every_ms` until `is_last` returns True or the task is cancelled. Errors of
+        the first time are raised; later, an UnreachableError is passed to `on_unreachable`."""
+        is_over = is_last(await self.report())
+        while not is_over:
             await sleep(self._admin.router.runtime.scheduler, every_ms)
             try:
-                on_report(await self.report())
+                is_over = is_last(await self.report())
             except UnreachableError as error:
                 on_unreachable(error)
 

@@ -11,6 +11,8 @@ if TYPE_CHECKING:
 
 _TOPICS = "kafka_server_brokertopicmetrics_"
 _REQUESTS = "kafka_network_requestmetrics_requests_total"
+# Fetch requests are counted as Fetch, and again as one of these.
+_FETCHES = frozenset({"FetchConsumer", "FetchFollower"})
 # Column -> counter with the label `topic`.
 _OF_TOPICS = {"bytes_s": f"{_TOPICS}bytesin_total", "out_s": f"{_TOPICS}bytesout_total"}
 _BUSY = "kctl_loop_busy_ratio"
@@ -60,7 +62,11 @@ def broker_rates(before: Reading, now: Reading) -> dict[int, Rates]:
                 rates[column] = total
         requests = _grown(earlier, later, _REQUESTS)
         if requests:
-            rates["requests_s"] = sum(requests.values())
+            rates["requests_s"] = sum(
+                amount
+                for labels, amount in requests.items()
+                if dict(labels).get("request") not in _FETCHES
+            )
     result = _per_second(found, before, now)
     for scrape in now.scrapes.values():
         busy = scrape.metrics.value(_BUSY)

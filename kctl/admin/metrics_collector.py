@@ -10,7 +10,6 @@ The text is kept compressed: 1,000 groups with 100 partitions each have 20 MB of
 import zlib
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
-from functools import partial
 from typing import TYPE_CHECKING
 
 from kctl.admin.cluster_figures import (
@@ -25,9 +24,9 @@ from kctl.admin.cluster_figures import (
 from kctl.errors import KctlError
 from kctl.metrics import cluster_families as c
 from kctl.metrics.family import Sample, Samples
-from kctl.metrics.http_server import MakePage, MetricsServer, Page, PageRequest
+from kctl.metrics.http_server import MetricsServer, Page, PageRequest
 from kctl.metrics.metrics_port import MetricsPort
-from kctl.metrics.page import health_page, metrics_page
+from kctl.metrics.page import health_pages, metrics_page
 from kctl.metrics.process_samples import process_samples
 from kctl.metrics.text import render
 from kctl.model import Endpoint
@@ -38,6 +37,7 @@ from kctl.work import Work
 
 if TYPE_CHECKING:
     from kctl.admin.admin_client import AdminClient
+    from kctl.admin.latency_probe import LatencyProbe
 
 INTERVAL_MS = 15_000
 # A kind of figures that is older than this many intervals is not ready to be used.
@@ -69,8 +69,11 @@ class MetricsCollector:
         *,
         interval_ms: int = INTERVAL_MS,
         on_failure: Callable[[str], object] = lambda _why: None,
+        probe: "LatencyProbe | None" = None,
     ) -> None:
-        """Take an AdminClient; `on_failure` takes a line about figures that are not collected."""
+        """Take an AdminClient; `on_failure` takes a line about figures that are not collected.
+        `probe` is open; it probes while this runs."""
+        self._probe = probe
         self._admin = admin
         self._runtime = admin.router.runtime
         self._process_facts = process_facts
@@ -82,26 +85,23 @@ class MetricsCollector:
 
     def serve(self, endpoint: Endpoint | MetricsPort) -> MetricsServer:
         """Return a server that listens; raise KctlError."""
-        pages: dict[str, MakePage] = {
-            "/metrics": self._metrics,
-            "/healthz": partial(_health, list),
-            "/livez": partial(_health, list),
-            "/readyz": partial(_health, self.reasons),
-        }
+        pages = {"/metrics": self._metrics, **health_pages(self.reasons)}
         server = MetricsServer(self._runtime, endpoint, pages)
         server.start()
         return server
 
     async def run(
-        self, endpoint: Endpoint | MetricsPort, on_listening: Callable[[Endpoint], object]
+        self, endpoint: Endpoint | MetricsPort, on_listening: Callable[[MetricsServer], object]
     ) -> None:
-        """Serve at `endpoint`, call `on_listening` with the bound one, and collect, round after
+        """Serve at `endpoint`, call `on_listening` with the server, and collect, round after
         round, until the task is cancelled. Raise KctlError if the port cannot be bound, and
         UnreachableError if no broker can be reached now."""
         # A wrong address is an error of the caller. Later failures are reported and retried.
         await self._admin.cluster.describe()
         server = self.serve(endpoint)
-        on_listening(server.endpoint)
+        on_listening(server)
+        if self._probe is not None:
+            self._probe.start()
         try:
             while True:
                 began_ms = self._now_ms()
@@ -181,15 +181,12 @@ class MetricsCollector:
             yield Sample(c.COLLECT_SECONDS, (kind,), it.seconds)
         for kind, it in kinds:
             yield Sample(c.COLLECT_ERRORS, (kind,), it.errors + (it.failure is not None))
+        if self._probe is not None:
+            yield from self._probe.samples()
         yield from process_samples(self._process_facts())
 
     def _now_ms(self) -> int:
         return self._runtime.clock.monotonic_ms()
-
-
-def _health(reasons: Callable[[], list[str]], _request: PageRequest) -> Work[Page]:
-    yield from ()
-    return health_page(reasons())
 
 
 def _compressed(samples: Samples) -> Work[list[bytes]]:
@@ -200,3 +197,41 @@ def _compressed(samples: Samples) -> Work[list[bytes]]:
         compressed.append(zlib.compress(piece, 1))
         yield
     return compressed
+
+
+@dataclass(frozen=True, slots=True)
+class ProbeSettings:
+    """What a LatencyProbe beside the collector does."""
+
+    topic: str
+    interval_ms: int
+    # Whether the topic is created if it does not exist.
+    creates: bool = False
+
+
+async def serve_metrics(
+    admin: "AdminClient",
+    process_facts: Callable[[], ProcessFacts],
+    endpoint: MetricsPort,
+    on_listening: Callable[[MetricsServer], object],
+    *,
+    interval_ms: int,
+    say: Callable[[str], object],
+    probe: ProbeSettings | None = None,
+) -> None:
+    """Collect and serve until cancelled, with a probe if wanted; raise what opening it raises."""
+    if probe is None:
+        collector = MetricsCollector(admin, process_facts, interval_ms=interval_ms, on_failure=say)
+        await collector.run(endpoint, on_listening)
+        return
+    from kctl.admin.latency_probe import LatencyProbe
+
+    probing = LatencyProbe(admin, probe.topic, interval_ms=probe.interval_ms, on_failure=say)
+    collector = MetricsCollector(
+        admin, process_facts, interval_ms=interval_ms, on_failure=say, probe=probing
+    )
+    try:
+        await probing.open(creates=probe.creates, say=say)
+        await collector.run(endpoint, on_listening)
+    finally:
+        probing.close()

@@ -87,4 +87,4 @@ def altered(levels: LogLevels, changes: Sequence[ConfigChange]) -> Mapping[str, 
 
 
 # In the order of Java's HashSet.
-_VALID = "DEBUG, ERROR, FATAL, INFO, TRACE, WARN"
+_VALID = "TRACE, ERROR, INFO, FATAL, DEBUG, WARN"

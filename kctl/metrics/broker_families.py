@@ -56,6 +56,15 @@ def _sockets(name: str, text: str, *labels: str) -> Family:
     )
 
 
+def _time(name: str, text: str) -> Family:
+    return summary(
+        f"kafka_network_requestmetrics_{name.lower()}timems",
+        text,
+        "request",
+        jmx=f"{_REQUESTS}{name}TimeMs",
+    )
+
+
 def _log(name: str, text: str) -> Family:
     return gauge(f"kafka_log_log_{name.lower()}", text, "topic", "partition", jmx=_LOG + name)
 
@@ -112,15 +121,28 @@ REQUESTS = counter(
 )  # fmt: skip
 ERRORS = counter(
     "kafka_network_requestmetrics_errors_total",
-    "Error codes in responses; NONE: responses without one.",
+    "Error codes in responses, one for each element that has one; NONE: no error.",
     "request", "error",
     jmx=f"{_REQUESTS}ErrorsPerSec",
 )  # fmt: skip
-TOTAL_TIME = summary(
-    "kafka_network_requestmetrics_totaltimems",
-    "Milliseconds from a whole request to its response; quantiles of the last minute or two.",
-    "request",
-    jmx=f"{_REQUESTS}TotalTimeMs",
+TOTAL_TIME = _time(
+    "Total",
+    "Milliseconds from a whole request to the end of its response; quantiles of the last minute or "
+    "two. Fetch is also counted as FetchConsumer or FetchFollower.",
+)
+REQUEST_QUEUE_TIME = _time(
+    "RequestQueue", "Milliseconds that requests waited for their handler, which decoding includes."
+)
+LOCAL_TIME = _time("Local", "Milliseconds that handlers ran.")
+REMOTE_TIME = _time(
+    "Remote", "Milliseconds that requests waited: for replicas, records, a deadline or their turn."
+)
+THROTTLE_TIME = _time("Throttle", "Milliseconds that a quota made the client pause.")
+RESPONSE_QUEUE_TIME = _time(
+    "ResponseQueue", "Milliseconds between a response and its first byte, to encode it."
+)
+RESPONSE_SEND_TIME = _time(
+    "ResponseSend", "Milliseconds until the last byte of a response was passed to the system."
 )
 NETWORK_IDLE = gauge(
     "kafka_network_socketserver_networkprocessoravgidle_percent",
@@ -236,6 +258,17 @@ CLEANER_TIME = gauge(
     "Seconds that the last cleaning of a log took.",
     jmx=f"{_CLEANER}max-clean-time-secs",
 )
+CLEANER_BUFFER = gauge(
+    "kafka_log_logcleaner_max_buffer_utilization_percent",
+    "Percent of log.cleaner.dedupe.buffer.size that the keys of the last cleaning took.",
+    jmx=f"{_CLEANER}max-buffer-utilization-percent",
+)
+CLEANER_OVERDUE = gauge(
+    "kafka_log_logcleaner_max_compaction_delay_secs",
+    "Seconds by which the oldest uncleaned batch is older than max.compaction.lag.ms, as the "
+    "cleaner last looked; 0: none is.",
+    jmx=f"{_CLEANER}max-compaction-delay-secs",
+)
 CLEANER_DEAD = gauge(
     "kafka_log_logcleaner_deadthreadcount",
     "1 if the cleaner has ended while the broker runs: a bug.",
@@ -256,6 +289,12 @@ UNCLEANABLE = gauge(
     "Logs that damage keeps from being cleaned.",
     "logDirectory",
     jmx=f"{_CLEANER_MANAGER}uncleanable-partitions-count,logDirectory=",
+)
+UNCLEANABLE_BYTES = gauge(
+    "kafka_log_logcleanermanager_uncleanable_bytes",
+    "Bytes that would be cleaned, in logs that damage keeps from being cleaned.",
+    "logDirectory",
+    jmx=f"{_CLEANER_MANAGER}uncleanable-bytes,logDirectory=",
 )
 
 # Waiting requests, sessions, coordinators.
@@ -362,11 +401,15 @@ BROKER = (
     TOPICS_TO_DELETE, UNCLEAN_ELECTIONS,
     MESSAGES_IN, BYTES_IN, BYTES_OUT, BYTES_REJECTED, REPLICATION_IN, REPLICATION_OUT,
     PRODUCE_REQUESTS, FETCH_REQUESTS, FAILED_PRODUCE, FAILED_FETCH,
-    REQUESTS, ERRORS, TOTAL_TIME, NETWORK_IDLE, HANDLER_IDLE, CONNECTIONS, CONNECTIONS_MADE,
+    REQUESTS, ERRORS, TOTAL_TIME, REQUEST_QUEUE_TIME, LOCAL_TIME, REMOTE_TIME, THROTTLE_TIME,
+    RESPONSE_QUEUE_TIME, RESPONSE_SEND_TIME, NETWORK_IDLE, HANDLER_IDLE, CONNECTIONS,
+    CONNECTIONS_MADE,
     AUTHENTICATIONS, FAILED_AUTHENTICATIONS, REAUTHENTICATIONS, FAILED_REAUTHENTICATIONS,
     *QUOTAS, QUOTA_SERIES_OMITTED,
     LOG_FLUSHES, OFFLINE_DIRECTORIES, DIRECTORY_OFFLINE, DISK_READ, DISK_WRITE,
-    CLEANER_RECOPY, CLEANER_TIME, CLEANER_DEAD, CLEANER_DIRTY, CLEANER_LOOKED, UNCLEANABLE,
+    CLEANER_RECOPY, CLEANER_TIME, CLEANER_BUFFER, CLEANER_OVERDUE, CLEANER_DEAD, CLEANER_DIRTY,
+    CLEANER_LOOKED, UNCLEANABLE,
+    UNCLEANABLE_BYTES,
     PURGATORY, FETCH_SESSIONS, GROUPS, *GROUPS_BY_STATE.values(), GROUP_OFFSETS,
     BROKER_STATE, BROKER_ID,
     REQUEST_SECONDS, TURN_SECONDS, FSYNC_SECONDS, LOOP_BUSY, LOOP_BUSY_SECONDS, LONG_TURNS,

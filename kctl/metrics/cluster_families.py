@@ -4,7 +4,7 @@
 partitions that it leads and of the groups that it coordinates.
 """
 
-from kctl.metrics.family import Family, gauge
+from kctl.metrics.family import Family, counter, gauge, histogram
 
 
 def _topic(name: str, text: str, *labels: str) -> Family:
@@ -55,6 +55,24 @@ COLLECT_ERRORS = gauge(
     "kctl_collector_errors", "Brokers, topics or groups without figures in the last round.", "kind"
 )
 
+# Of `--probe-topic`.
+PROBE_SENT = counter("kctl_probe_sent_total", "Records that a probe has sent.", "partition")
+PROBE_FAILURES = counter(
+    "kctl_probe_failures_total",
+    "Records of a probe that were not acknowledged (produce), or acknowledged and not read back "
+    "within 10 s (consume).",
+    "partition", "direction",
+)  # fmt: skip
+PROBE_PRODUCE = histogram(
+    "kctl_probe_produce_seconds",
+    "Seconds from sending a record to its acknowledgement by all replicas in sync.",
+    "partition",
+)
+PROBE_END_TO_END = histogram(
+    "kctl_probe_end_to_end_seconds", "Seconds from sending a record to reading it.", "partition"
+)
+PROBE = (PROBE_SENT, PROBE_FAILURES, PROBE_PRODUCE, PROBE_END_TO_END)
+
 TOPIC_FAMILIES = (
     TOPIC_PARTITIONS, CURRENT_OFFSET, OLDEST_OFFSET, LEADER, REPLICAS, IN_SYNC_REPLICAS,
     IS_PREFERRED, UNDER_REPLICATED,
@@ -63,4 +81,5 @@ GROUP_FAMILIES = (GROUP_OFFSET, GROUP_OFFSET_SUM, GROUP_LAG, GROUP_LAG_SUM, GROU
 COLLECTOR = (COLLECTED_AGO, COLLECT_SECONDS, COLLECT_ERRORS)
 CLUSTER = (
     BROKERS, BROKER_INFO, *TOPIC_FAMILIES, *GROUP_FAMILIES, LOG_DIR_BYTES, TOPIC_BYTES, *COLLECTOR,
+    *PROBE,
 )  # fmt: skip

@@ -21,6 +21,7 @@ from typing import Any
 
 import h11
 
+from kctl.errors import UsageError
 from kctl.metrics.metrics_port import MetricsPort
 from kctl.model import Endpoint
 from kctl.runtime.network import Listener, TlsSession, Transport
@@ -95,6 +96,31 @@ class MetricsServer:
             endpoint.host, endpoint.port, self._accept, tls=self._tls
         )
         self.endpoint = Endpoint(endpoint.host, self._listener.port)
+
+    @property
+    def url(self) -> str:
+        """Return the URL of /metrics."""
+        return f"{self.scheme}://{self.endpoint.host}:{self.endpoint.port}/metrics"
+
+    @property
+    def has_tls(self) -> bool:
+        """Return whether it answers by https."""
+        return self._tls is not None
+
+    def reload_tls(
+        self, say: Callable[[str], object], warn: Callable[[str], object] | None = None
+    ) -> None:
+        """Read the key and the certificates again, for new connections, and `say` so; those that
+        are unusable change nothing but a line that `warn` gets, or `say`."""
+        if self._tls is None or self._listener is None:
+            return
+        whose = "The key and the certificates of the metrics"
+        try:
+            self._listener.change_tls(self._tls)
+        except UsageError as error:
+            (warn or say)(f"{whose} are not reloaded: {error}")
+        else:
+            say(f"{whose} are reloaded")
 
     def close(self) -> None:
         """Stop listening and close all connections."""

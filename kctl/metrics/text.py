@@ -4,6 +4,9 @@ Names of topics, groups and clients are text of other parties. A label is one li
 characters or such that change the direction of writing: those become escapes like \\u202e. A label
 that was changed or cut ends with a checksum of the original, so that two of them stay apart.
 
+A summary is what the JMX exporter makes of a histogram of Kafka: a gauge by quantile, written
+"0.50", and `_count`; here also `_sum`. These have no type, as names of counters end with `_total`.
+
 The text is made in parts of SERIES_PER_TURN, between which others may run.
 """
 
@@ -18,6 +21,8 @@ from kctl.work import Work
 # About half a millisecond of work.
 SERIES_PER_TURN = 100
 LABEL_CHARS_MAX = 256
+# "0.50", of Kafka's 50thPercentile; 0.999 is longer.
+_QUANTILE_CHARS = 4
 PROMETHEUS = "text/plain; version=0.0.4; charset=utf-8"
 OPEN_METRICS = "application/openmetrics-text; version=1.0.0; charset=utf-8"
 
@@ -26,6 +31,7 @@ def render(samples: Samples, *, is_open_metrics: bool = False) -> Work[list[byte
     """Return the text of `samples`, in pieces."""
     pieces: list[bytes] = []
     lines: list[str] = []
+    totals = _Totals(is_open_metrics=is_open_metrics)
     family: Family | None = None
     work = 0
     for sample in samples:
@@ -33,15 +39,21 @@ def render(samples: Samples, *, is_open_metrics: bool = False) -> Work[list[byte
         if sample is not None:
             if sample.family is not family:
                 family = sample.family
+                lines += totals.taken()
                 lines += _head(family, is_open_metrics=is_open_metrics)
             before = len(lines)
-            _add(lines, sample)
+            if isinstance(sample.value, SummaryValue):
+                _add_quantiles(lines, sample, sample.value)
+                totals.add(sample, sample.value)
+            else:
+                _add(lines, sample)
             work += (len(lines) - before) // 2
         if work >= SERIES_PER_TURN:
             work = 0
             pieces.append("".join(lines).encode())
             lines.clear()
             yield
+    lines += totals.taken()
     if is_open_metrics:
         lines.append("# EOF\n")
     pieces.append("".join(lines).encode())
@@ -52,8 +64,49 @@ def _head(family: Family, *, is_open_metrics: bool) -> list[str]:
     name = family.name
     if is_open_metrics and family.kind is Kind.COUNTER:
         name = name.removesuffix("_total")
-    help_text = family.help.replace("\\", "\\\\").replace("\n", "\\n")
-    return [f"# HELP {name} {help_text}\n", f"# TYPE {name} {family.kind.value}\n"]
+    kind = Kind.GAUGE if family.kind is Kind.SUMMARY else family.kind
+    return _head_lines(name, kind.value, family.help)
+
+
+def _head_lines(name: str, kind: str, text: str) -> list[str]:
+    help_text = text.replace("\\", "\\\\").replace("\n", "\\n")
+    return [f"# HELP {name} {help_text}\n", f"# TYPE {name} {kind}\n"]
+
+
+class _Totals:
+    """The counts and sums of a summary's series, which follow all of its quantiles."""
+
+    def __init__(self, *, is_open_metrics: bool) -> None:
+        self._kind = "unknown" if is_open_metrics else "untyped"
+        self._counts: list[str] = []
+        self._sums: list[str] = []
+
+    def add(self, sample: Sample, value: SummaryValue) -> None:
+        """Keep the totals of one series."""
+        name, help_text = sample.family.name, sample.family.help
+        text = label_text(sample.family.labels, sample.labels) if sample.labels else ""
+        if not self._counts:
+            self._counts += _head_lines(f"{name}_count", self._kind, f"How many. {help_text}")
+        self._counts.append(f"{name}_count{text} {value.observed}\n")
+        if value.total is not None:
+            if not self._sums:
+                self._sums += _head_lines(f"{name}_sum", self._kind, f"Their sum. {help_text}")
+            self._sums.append(f"{name}_sum{text} {number(value.total)}\n")
+
+    def taken(self) -> list[str]:
+        """Return the lines of the last summary, once."""
+        lines = self._counts + self._sums
+        self._counts.clear()
+        self._sums.clear()
+        return lines
+
+
+def _add_quantiles(lines: list[str], sample: Sample, value: SummaryValue) -> None:
+    name = sample.family.name
+    text = label_text(sample.family.labels, sample.labels) if sample.labels else ""
+    for which, each in value.quantiles:
+        label = str(which).ljust(_QUANTILE_CHARS, "0")
+        lines.append(f"{name}{_with(text, 'quantile', label)} {number(each)}\n")
 
 
 def _add(lines: list[str], sample: Sample) -> None:
@@ -62,13 +115,7 @@ def _add(lines: list[str], sample: Sample) -> None:
     text = label_text(family.labels, labels) if labels else ""
     if isinstance(value, HistogramValue):
         _add_histogram(lines, name, text, value)
-    elif isinstance(value, SummaryValue):
-        for which, each in value.quantiles:
-            lines.append(f"{name}{_with(text, 'quantile', str(which))} {number(each)}\n")
-        if value.total is not None:
-            lines.append(f"{name}_sum{text} {number(value.total)}\n")
-        lines.append(f"{name}_count{text} {value.observed}\n")
-    else:
+    elif not isinstance(value, SummaryValue):
         lines.append(f"{name}{text} {number(value)}\n")
 
 

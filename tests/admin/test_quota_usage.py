@@ -120,6 +120,9 @@ kafka_server_brokertopicmetrics_bytesin_total{{topic="t"}} {total}
 kafka_server_brokertopicmetrics_bytesout_total {out}
 kafka_server_brokertopicmetrics_bytesout_total{{topic="t"}} {out}
 kafka_network_requestmetrics_requests_total{{request="Produce",version="8"}} {total}
+kafka_network_requestmetrics_requests_total{{request="Fetch",version="11"}} 1
+kafka_network_requestmetrics_requests_total{{request="FetchConsumer",version="11"}} {total}
+kafka_network_requestmetrics_requests_total{{request="FetchFollower",version="11"}} {total}
 kctl_loop_busy_ratio 0.25
 """
 

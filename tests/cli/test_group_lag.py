@@ -1,6 +1,13 @@
 """kctl group lag."""
 
+import json
+import re
+import signal
+
 import pytest
+
+from kctl.cli.table_text import text_width
+from tests.support.waiting import wait_for
 
 T0_MS = 1_600_000_000_000
 
@@ -48,7 +55,7 @@ def test_the_status_is_1_above_a_limit(on, group):
     assert on("group", "lag", f"{group}-x").status == 1
 
 
-def test_lags_are_drawn_as_bars(on, group, monkeypatch):
+def test_lags_are_drawn_as_bars(on, topic, group, monkeypatch):
     drawn = on("group", "lag", group, "--plot").lines[-1]
     monkeypatch.setenv("NO_COLOR", "1")
     ascii_only = on("group", "lag", group, "--by-partition", "--plot").lines[-1]
@@ -58,6 +65,8 @@ def test_lags_are_drawn_as_bars(on, group, monkeypatch):
     assert "█" in drawn
     assert "###" in ascii_only
     assert ascii_only.isascii()
+    on("consume", topic, "-g", group, "-m", 2)
+    assert on("group", "lag", group, "--plot").lines[-1].endswith(" 1 record, 0ms")
 
 
 def test_records_larger_than_a_part_of_a_response_have_times(on, topic, name, tmp_path):
@@ -75,3 +84,70 @@ def test_a_window_of_samples_is_taken_first(on, group):
     ran = on("group", "lag", group, "--window", "30ms", "--every", "10ms", "-o", "json")
 
     assert ran.documents[0]["records"] == 3
+
+
+@pytest.mark.parametrize("width", [80, 120, 200])
+def test_a_watched_lag_follows_the_group_on_a_real_terminal(
+    kctl_broker, kctl, name, width, open_terminal
+):
+    address = ("-b", kctl_broker)
+    kctl("topic", "create", name, "-p", 1, "-r", 1, *address)
+    kctl("produce", name, "a", "b", "c", *address)
+    kctl("group", "reset-offsets", f"{name}-group", "-t", name, "--to-earliest", "-y", *address)
+    terminal = open_terminal(
+        "group", "lag", f"{name}-group", "--watch", "--plot", "--every", "50ms", *address,
+        width=width,
+    )  # fmt: skip
+
+    def is_shown(records):
+        # The last screen that is whole.
+        screens = terminal.read().split("\x1b[2J")[1:-1]
+        return bool(screens) and re.search(rf"Empty +{records} ", screens[-1])
+
+    wait_for(lambda: is_shown(3), lambda: terminal.text[-2000:])
+    kctl("produce", name, "d", *address)
+    wait_for(lambda: is_shown(4), lambda: terminal.text[-2000:])
+    terminal.process.send_signal(signal.SIGINT)
+    status, text, after = terminal.end()
+
+    assert status == 128 + signal.SIGINT
+    assert after == terminal.before
+    for line in re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", text).splitlines():
+        assert text_width(line) <= width
+        assert line.isprintable()
+    assert "stopped" in text
+    assert "█" in text
+
+
+def test_a_watch_ends_with_status_1_when_a_group_is_further_behind(
+    kctl_broker, kctl, name, open_terminal
+):
+    address = ("-b", kctl_broker)
+    kctl("topic", "create", name, "-p", 1, "-r", 1, *address)
+    kctl("produce", name, "a", "b", "c", *address)
+    kctl("group", "reset-offsets", f"{name}-group", "-t", name, "--to-earliest", "-y", *address)
+    terminal = open_terminal(
+        "group", "lag", f"{name}-group", "--watch", "--every", "20ms", "--fail-above", "3", *address
+    )
+
+    # The second screen: the watch goes on at the limit.
+    wait_for(
+        lambda: terminal.read().count("\x1b[2J") > 1, lambda: f"no screen: {terminal.text[-2000:]}"
+    )
+    kctl("produce", name, "d", *address)
+    wait_for(lambda: terminal.process.poll() is not None, lambda: terminal.read()[-2000:])
+    status, text, after = terminal.end()
+
+    assert status == 1
+    assert after == terminal.before
+    last = text.split("\x1b[2J")[-1]
+    assert re.search(r"Empty +4 ", last)
+    assert f"error: {name}-group is 4 records behind, more than 3" in last
+
+
+def test_a_watch_of_lines_ends_above_a_limit_as_well(on, group):
+    ran = on("group", "lag", group, "--watch", "--fail-above", "90m", "-o", "ndjson")
+
+    assert ran.status == 1
+    assert [json.loads(line)["records"] for line in ran.lines] == [3]
+    assert f"{group} is 2h00m behind, more than 1h30m" in ran.err

@@ -3,14 +3,7 @@
 `python -m tests.cli.top_snapshots` records the screens again after a change that is meant.
 """
 
-import fcntl
-import os
-import select
 import signal
-import struct
-import subprocess
-import sys
-import termios
 
 import pytest
 
@@ -20,7 +13,6 @@ from kctl.cli.top.screen import FILTER_MAX, HISTORY_MAX, Mode, Screen, View
 from kctl.model import TopicPartition
 from kctl.runtime.real.terminal_screen import split_keys
 from tests.cli import top_snapshots
-from tests.support.waiting import wait_for
 
 
 @pytest.mark.parametrize(
@@ -145,54 +137,7 @@ def test_without_a_terminal_it_needs_once(on):
     assert on("top", "--every", "0").status == 2
 
 
-class Terminal:
-    """kctl top on a terminal of its own."""
-
-    def __init__(self, address, *words, width=80, **environ):
-        self.ours, self.theirs = os.openpty()
-        fcntl.ioctl(self.theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, width, 0, 0))
-        self.before = termios.tcgetattr(self.theirs)
-        self.text = ""
-        # The terminal is that of its session, so that it goes with it.
-        self.process = subprocess.Popen(
-            [sys.executable, "-m", "kctl", "top", "--every", "50ms", "-b", address, *words],
-            stdin=self.theirs, stdout=self.theirs, stderr=self.theirs, start_new_session=True,
-            env={**os.environ, "PYTHONIOENCODING": "utf-8", **environ},
-        )  # fmt: skip
-
-    def read(self):
-        while select.select([self.ours], [], [], 0)[0]:
-            self.text += os.read(self.ours, 65536).decode("utf-8", "replace")
-        return self.text
-
-    def wait_for(self, text):
-        wait_for(lambda: text in self.read(), lambda: self.text[-3000:])
-
-    def press(self, keys):
-        os.write(self.ours, keys.encode())
-
-    def end(self):
-        status = self.process.wait(60)
-        text = self.read()
-        after = termios.tcgetattr(self.theirs)
-        os.close(self.ours)
-        os.close(self.theirs)
-        return status, text, after
-
-
-@pytest.fixture
-def open_terminal():
-    """Start `kctl top` on a terminal; it does not outlive the test."""
-    opened = []
-
-    def start(*arguments, **options):
-        opened.append(Terminal(*arguments, **options))
-        return opened[-1]
-
-    yield start
-    for terminal in opened:
-        terminal.process.kill()
-        terminal.process.wait()
+TOP = ("top", "--every", "50ms", "-b")
 
 
 def check_restored(terminal, text, after):
@@ -203,7 +148,7 @@ def check_restored(terminal, text, after):
 
 def test_keys_on_a_real_terminal(kctl_broker, kctl, name, open_terminal):
     kctl("topic", "create", name, "-p", 2, "-r", 1, "-b", kctl_broker)
-    terminal = open_terminal(kctl_broker, width=120, NO_COLOR="1")
+    terminal = open_terminal(*TOP, kctl_broker, width=120, NO_COLOR="1")
     # There may be more topics than lines.
     terminal.wait_for("kctl top topics")
     terminal.press(f"/{name}\r")
@@ -223,7 +168,7 @@ def test_keys_on_a_real_terminal(kctl_broker, kctl, name, open_terminal):
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_restores_the_terminal(kctl_broker, number, open_terminal):
-    terminal = open_terminal(kctl_broker)
+    terminal = open_terminal(*TOP, kctl_broker)
     terminal.wait_for("kctl top topics")
     terminal.process.send_signal(number)
     status, text, after = terminal.end()
@@ -233,7 +178,7 @@ def test_a_signal_restores_the_terminal(kctl_broker, number, open_terminal):
 
 
 def test_an_unreachable_cluster_restores_the_terminal(open_terminal):
-    terminal = open_terminal("127.0.0.1:1", "--timeout", "500ms")
+    terminal = open_terminal(*TOP, "127.0.0.1:1", "--timeout", "500ms")
     status, text, after = terminal.end()
 
     assert status == 3

@@ -9,14 +9,14 @@ from dataclasses import dataclass
 
 from kctl.broker.log.unified_log import UnifiedLog
 from kctl.broker.metering.meter import BrokerMeter, TopicCounters
+from kctl.broker.metering.request_samples import request_samples
 from kctl.broker.network.counters import ListenerCounters
 from kctl.broker.network.server import SocketServer
 from kctl.broker.replication.partition import Partition, Role
 from kctl.broker.services import Services
 from kctl.metrics import broker_families as f
 from kctl.metrics.family import Family, Sample, Samples
-from kctl.metrics.histogram import Histogram, joined, summarized
-from kctl.protocol.error_codes import ErrorCode
+from kctl.metrics.histogram import summarized
 from kctl.runtime.watchdog import LoopWatchdog
 
 # A broker with more partitions leaves out the series of each, unless they are asked for.
@@ -101,7 +101,7 @@ class BrokerSamples:
         yield from self._replicas(partitions)
         yield from self._controller()
         yield from self._topics()
-        yield from self._requests()
+        yield from request_samples(self._meter, self._services.runtime.clock.monotonic_ms())
         yield from self._network()
         yield from self._logs()
         yield from self._coordinators()
@@ -209,26 +209,6 @@ class BrokerSamples:
             for name, counters in topics:
                 yield Sample(family, (name,), getattr(counters, attribute))
 
-    def _requests(self) -> Samples:
-        meter = self._meter
-        by_api = [
-            (api_key, [(version, it) for version, it in enumerate(versions) if it is not None])
-            for api_key, versions in sorted(meter.requests.items())
-        ]
-        by_api = [each for each in by_api if each[1]]
-        for api_key, versions in by_api:
-            for version, histogram in versions:
-                yield Sample(f.REQUESTS, (api_key.title, str(version)), histogram.count)
-        for (api_key, code), count in sorted(meter.error_counts().items()):
-            yield Sample(f.ERRORS, (api_key.title, _error_name(code)), count)
-        now_ms = self._services.runtime.clock.monotonic_ms()
-        values = [(key, joined([it for _, it in versions])) for key, versions in by_api]
-        for api_key, value in values:
-            recent = meter.windows[api_key].recent(value.counts, now_ms)
-            yield Sample(f.TOTAL_TIME, (api_key.title,), summarized(value, recent, _MS))
-        for api_key, value in values:
-            yield Sample(f.REQUEST_SECONDS, (api_key.title,), value)
-
     def _network(self) -> Samples:
         server, counters = self._server, self._server.counters
         now_ms = self._services.runtime.clock.monotonic_ms()
@@ -288,13 +268,17 @@ class BrokerSamples:
         cleaner = self._services.log_manager.cleaner
         yield one(f.CLEANER_RECOPY, cleaner.last.recopy_percent)
         yield one(f.CLEANER_TIME, cleaner.last.took_ms / _MS)
+        yield one(f.CLEANER_BUFFER, 100 * cleaner.last.buffer_share)
+        yield one(f.CLEANER_OVERDUE, cleaner.manager.overdue_ms / _MS)
         yield one(f.CLEANER_DEAD, int(cleaner.is_dead))
         yield one(f.CLEANER_DIRTY, 100 * cleaner.manager.dirtiest_ratio)
         yield one(f.CLEANER_LOOKED, cleaner.looked_ms_ago())
-        for directory, count in cleaner.manager.uncleanable(
-            self._services.log_manager.live_log_dirs
-        ).items():
+        directories = self._services.log_manager.live_log_dirs
+        for directory, count in cleaner.manager.uncleanable(directories).items():
             yield Sample(f.UNCLEANABLE, (directory,), count)
+        now_ms = self._services.runtime.clock.wall_ms()
+        for directory, size in cleaner.manager.uncleanable_bytes(directories, now_ms).items():
+            yield Sample(f.UNCLEANABLE_BYTES, (directory,), size)
 
     def _coordinators(self) -> Samples:
         services = self._services
@@ -320,8 +304,7 @@ class BrokerSamples:
             return
         yield one(f.LOOP_BUSY_SECONDS, watchdog.busy_seconds)
         yield one(f.LONG_TURNS, watchdog.long_turns)
-        turns: Histogram = self._meter.turns
-        yield Sample(f.TURN_SECONDS, (), turns.value())
+        yield Sample(f.TURN_SECONDS, (), self._meter.turns.value())
 
 
 def _isr_facts(partition: Partition) -> tuple[bool, bool, bool]:
@@ -338,10 +321,3 @@ def _groups(services: Services) -> Iterator[tuple[str, int]]:
     for host in list(services.group_coordinator.hosts.values()):
         for group in list(host.shard.groups.values()):
             yield group.state.value, len(group.offsets.committed)
-
-
-def _error_name(code: int) -> str:
-    try:
-        return ErrorCode(code).name
-    except ValueError:
-        return str(code)

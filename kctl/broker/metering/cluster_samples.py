@@ -29,6 +29,8 @@ class ClusterSamples:
         yield Sample(c.BROKERS, (), len(services.metadata_cache.alive_brokers()))
         if services.controller.is_active:
             # One broker has them, so that a sum over brokers is right.
+            for broker_id, address in _addresses(services):
+                yield Sample(c.BROKER_INFO, (str(broker_id), address), 1)
             for topic, assignment in list(services.controller.context.topics.items()):
                 yield Sample(c.TOPIC_PARTITIONS, (topic,), len(assignment))
         if with_partitions:
@@ -83,6 +85,15 @@ class ClusterSamples:
         if partition is None or partition.role is not Role.LEADER or partition.log is None:
             return None
         return partition.log.high_watermark
+
+
+def _addresses(services: Services) -> list[tuple[int, str]]:
+    """Return id and address of each live broker, at the first of its listeners."""
+    return [
+        (broker.broker_id, f"{broker.endpoints[0].host}:{broker.endpoints[0].port}")
+        for broker in services.metadata_cache.alive_brokers()
+        if broker.endpoints
+    ]
 
 
 def _labels(tp: TopicPartition) -> tuple[str, str]:

@@ -1,20 +1,10 @@
-"""Whether a broker is alive and ready, with the reasons if it is not.
+"""Whether a broker is ready, with the reasons if it is not.
 
-/healthz answers 200 as long as the event loop turns: a process that does not answer should be
-restarted. /readyz answers 200 if clients should be sent here, else 503; a restart would not help.
+/readyz answers 200 if clients should be sent here, else 503; a restart would not help.
 """
 
 from kctl.broker.services import Services
-from kctl.metrics.http_server import Page, PageRequest
-from kctl.metrics.page import health_page
 from kctl.store.interface import SessionState
-from kctl.work import Work
-
-
-def healthz(_request: PageRequest) -> Work[Page]:
-    """Answer: the loop turns."""
-    yield from ()
-    return health_page([])
 
 
 class Readiness:
@@ -45,8 +35,3 @@ class Readiness:
         if not services.log_manager.live_log_dirs:
             reasons.append("all log directories have failed")
         return reasons
-
-    def readyz(self, _request: PageRequest) -> Work[Page]:
-        """Answer whether clients should be sent here."""
-        yield from ()
-        return health_page(self.reasons())

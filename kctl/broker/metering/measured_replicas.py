@@ -54,11 +54,10 @@ class MeasuredReplicaManager(ReplicaManager):
         key: tuple[str, int],
         records: Records,
         required_acks: int,
-        *,
         origin: AppendOrigin = AppendOrigin.CLIENT,
     ) -> LogAppendInfo | None:
         """Append, and count it if it was appended."""
-        info = ReplicaManager.append_plain(self, key, records, required_acks, origin=origin)
+        info = ReplicaManager.append_plain(self, key, records, required_acks, origin)
         if info is not None:
             try:
                 counters = self._topics[key[0]]

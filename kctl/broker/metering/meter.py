@@ -1,28 +1,34 @@
 """BrokerMeter: counts requests, records and bytes of a broker that serves metrics.
 
-It stands around what it measures: the handler of requests, the fast paths, the ReplicaManager, the
-trace. A broker without metrics has none of these layers, so that it does not even ask whether it is
-measured.
+It watches the requests of the server, and stands around what else it measures: the fast paths, the
+ReplicaManager, the trace. A broker without metrics has none of these layers, so that it does not
+even ask whether it is measured.
 
-Invariant: a request is counted when its response is handed over; one that is never answered is not.
+Invariant: a request is counted when its response is sent; one that is never answered is not.
 """
 
 from bisect import bisect_left
 from collections.abc import Callable
-from functools import partial
 
+from kctl.broker.metering.request_parts import (
+    FETCH_NAMES,
+    NS_PER_S,
+    RequestParts,
+    fetch_name,
+)
+from kctl.broker.metering.response_errors import error_codes
 from kctl.broker.network.connection_host import FastPath
 from kctl.broker.request import Request, RequestContext
-from kctl.metrics.histogram import SECONDS_BOUNDS, Histogram, Window
+from kctl.broker.request_times import RequestTimes
+from kctl.metrics.histogram import SECONDS_BOUNDS, Histogram, HistogramValue, Window
 from kctl.protocol.api_keys import ApiKey
 from kctl.protocol.primitives import Buffer
-from kctl.protocol.schema import Message, Struct
+from kctl.protocol.schema import Message
 from kctl.runtime.trace import Trace
+from kctl.runtime.watchdog import LoopWatchdog
 
-# Elements of a response that are searched for error codes.
-ERRORS_SEARCHED_MAX = 1_000
 # Requests of a fast path for each one that is timed: a clock costs as much as all counters.
-TIMED_EVERY = 8
+TIMED_EVERY = 16
 # The low byte of a request's version, after the API key.
 _VERSION_BYTE = 3
 # More versions than any API has.
@@ -66,6 +72,37 @@ class TopicCounters:
             setattr(self, name, getattr(self, name) + getattr(other, name))
 
 
+class TurnTimes:
+    """How long the turns of a loop take. Most turns are no longer than the first bound: the loop
+    counts all of them anyway, so only the others are observed."""
+
+    def __init__(self) -> None:
+        self._longer = Histogram()
+        self._watchdog: LoopWatchdog | None = None
+        # What the loop had counted before.
+        self._turns = 0
+        self._seconds = 0.0
+
+    def start(self, watchdog: LoopWatchdog) -> None:
+        """Measure from now on."""
+        self._watchdog, self._turns, self._seconds = watchdog, watchdog.turns, watchdog.busy_seconds
+        watchdog.measure_turns(self._longer.observe, SECONDS_BOUNDS[0])
+
+    def stop(self) -> None:
+        """Measure no longer."""
+        if self._watchdog is not None:
+            self._watchdog.measure_turns(None)
+
+    def value(self) -> HistogramValue:
+        """Return the turns since the start."""
+        watchdog, longer = self._watchdog, self._longer
+        if watchdog is None:
+            return longer.value()
+        short = watchdog.turns - self._turns - longer.count
+        counts = (short, *longer.counts[1:])
+        return HistogramValue(longer.bounds, counts, watchdog.busy_seconds - self._seconds)
+
+
 class BrokerMeter:
     """The counts of one broker; read them at any time on its loop."""
 
@@ -76,11 +113,16 @@ class BrokerMeter:
         # The counts of topics that were deleted or have left this broker.
         self.former_topics = TopicCounters()
         # API -> by version; None: no such request yet.
-        self.requests: dict[ApiKey, list[Histogram | None]] = {}
+        self._requests: dict[ApiKey, list[Histogram | None]] = {}
+        # Add what fast paths have counted since.
+        self._settle: list[Callable[[], None]] = []
+        # By name, where the time of requests goes that took no fast path.
+        self.parts: dict[str, RequestParts] = {}
         # (API, error code) -> responses, or elements of responses.
         self.errors: dict[tuple[ApiKey, int], int] = {}
-        self.windows: dict[ApiKey, Window] = {}
-        self.turns = Histogram()
+        # (name, part of the time) -> what is subtracted for recent quantiles.
+        self._windows: dict[tuple[str, str], Window] = {}
+        self.turns = TurnTimes()
         self.fsyncs = Histogram()
         self.fsync_window = Window()
         self.isr_shrinks = 0
@@ -102,121 +144,107 @@ class BrokerMeter:
 
     # --- requests
 
-    def on_request(self, handle: Callable[[Request], None]) -> Callable[[Request], None]:
-        """Return `handle`, measured."""
-        sent, seconds = self._sent, self.seconds
+    @property
+    def requests(self) -> dict[ApiKey, list[Histogram | None]]:
+        """Return API -> histograms by version; None: no such request yet."""
+        for settle in self._settle:
+            settle()
+        return self._requests
 
-        def handle_measured(request: Request) -> None:
-            # Of a request in slices, the whole is measured, from its first slice on.
-            whole = request if request.whole is None else request.whole
-            if type(whole.send) is not partial:
-                whole.send = partial(sent, whole.send, whole.api_key, whole.api_version, seconds())
-            handle(request)
+    def answered(self, request: Request, response: Message | None) -> None:
+        """Count the errors of a response."""
+        if response is not None:
+            for code in error_codes(response):
+                key = (request.api_key, code)
+                self.errors[key] = self.errors.get(key, 0) + 1
 
-        return handle_measured
+    def sent(self, request: Request, times: RequestTimes) -> None:
+        """Count a request whose response is sent."""
+        api_key, version = request.api_key, request.api_version
+        by_version = self._requests.get(api_key) or self._by_version(api_key)
+        _add(by_version, version, times.total_ns / NS_PER_S, 1)
+        name = fetch_name(request) if api_key is ApiKey.FETCH else api_key.title
+        parts = self.parts.get(name)
+        if parts is None:
+            parts = self.parts[name] = RequestParts()
+        parts.observe(version, times, request.throttle_ms)
 
     def fast_path(self, api_key: ApiKey, path: FastPath) -> FastPath:
         """Return `path`, measured: each request is counted, and one of TIMED_EVERY is timed and
-        stands for those that follow it."""
+        stands for those of its version that follow it. They are added when the next is timed, or
+        when the counts are read."""
         seconds = self.seconds
         by_version = self._by_version(api_key)
-        untimed = 0
+        # The version of the request that was timed last, and its time.
+        version = 0
         took = 0.0
-        bucket = 0
+        # How many more it stands for, and how many of those that it stood for are added.
+        untimed = 0
+        added = TIMED_EVERY
+
+        def settle() -> None:
+            nonlocal added
+            _add(by_version, version, took, TIMED_EVERY - untimed - added)
+            added = TIMED_EVERY - untimed
 
         def answer(frame: Buffer, send: Callable[[bytes], object], context: RequestContext) -> bool:
-            nonlocal untimed, took, bucket
+            nonlocal untimed, added, took, version
             if untimed:
                 if not path(frame, send, context):
                     return False
-                untimed -= 1
-            else:
-                began = seconds()
-                if not path(frame, send, context):
-                    return False
-                took = seconds() - began
-                bucket = bisect_left(SECONDS_BOUNDS, took)
-                untimed = TIMED_EVERY - 1
-            histogram = by_version[frame[_VERSION_BYTE]]
-            if histogram is None:
-                histogram = by_version[frame[_VERSION_BYTE]] = Histogram()
-            histogram.counts[bucket] += 1
-            histogram.total += took
+                if frame[_VERSION_BYTE] == version:
+                    untimed -= 1
+                else:
+                    _add(by_version, frame[_VERSION_BYTE], took, 1)
+                return True
+            began = seconds()
+            if not path(frame, send, context):
+                return False
+            ended = seconds()
+            settle()
+            version, took = frame[_VERSION_BYTE], ended - began
+            untimed, added = TIMED_EVERY - 1, 0
             return True
 
+        self._settle.append(settle)
         return answer
 
     def _by_version(self, api_key: ApiKey) -> list[Histogram | None]:
-        by_version = self.requests.get(api_key)
+        by_version = self._requests.get(api_key)
         if by_version is None:
-            by_version = self.requests[api_key] = [None] * _VERSIONS_MAX
-            self.windows[api_key] = Window()
+            by_version = self._requests[api_key] = [None] * _VERSIONS_MAX
         return by_version
 
-    def _sent(
-        self,
-        send: Callable[[Message | None], None],
-        api_key: ApiKey,
-        version: int,
-        began: float,
-        response: Message | None,
-    ) -> None:
-        send(response)
-        took = self.seconds() - began
-        by_version = self.requests.get(api_key) or self._by_version(api_key)
-        histogram = by_version[version]
-        if histogram is None:
-            histogram = by_version[version] = Histogram()
-        histogram.counts[bisect_left(SECONDS_BOUNDS, took)] += 1
-        histogram.total += took
-        if response is not None:
-            for code in error_codes(response):
-                key = (api_key, code)
-                self.errors[key] = self.errors.get(key, 0) + 1
+    def parts_of(self, api_key: ApiKey) -> list[RequestParts]:
+        """Return the parts of an API's requests, which have several names if it is Fetch."""
+        names = FETCH_NAMES if api_key is ApiKey.FETCH else (api_key.title,)
+        return [self.parts[name] for name in names if name in self.parts]
+
+    def window(self, name: str, part: str) -> Window:
+        """Return the window of a part of the time of the requests of a name."""
+        window = self._windows.get((name, part))
+        if window is None:
+            window = self._windows[name, part] = Window()
+        return window
 
     def error_counts(self) -> dict[tuple[ApiKey, int], int]:
-        """Return (API, code) -> count; responses without an error have the code 0."""
-        counts = {key: count for key, count in self.errors.items() if key[1]}
+        """Return (API, code) -> count; 0: NONE. Each response of a fast path has one code, NONE."""
+        counts = dict(self.errors)
         for api_key, by_version in self.requests.items():
             answered = sum(it.count for it in by_version if it is not None)
-            failed = sum(count for (key, _), count in counts.items() if key is api_key)
-            counts[api_key, 0] = max(answered - failed, 0)
+            decoded = sum(it.total.count for it in self.parts_of(api_key))
+            counts[api_key, 0] = counts.get((api_key, 0), 0) + answered - decoded
         return counts
 
 
-def error_codes(response: Message) -> list[int]:
-    """Return the error codes, other than 0, of a response and of its first ERRORS_SEARCHED_MAX
-    elements."""
-    found: list[int] = []
-    left = ERRORS_SEARCHED_MAX
-    pending: list[Struct] = [response]
-    while pending and left > 0:
-        element = pending.pop()
-        left -= 1
-        code_name, arrays = _plan(type(element))
-        code = getattr(element, code_name) if code_name else 0
-        if code:
-            found.append(int(code))
-        for name in arrays:
-            nested = getattr(element, name)
-            if nested:
-                pending.extend(nested[:left])
-    return found
-
-
-_plans: dict[type[Struct], tuple[str, tuple[str, ...]]] = {}
-
-
-def _plan(cls: type[Struct]) -> tuple[str, tuple[str, ...]]:
-    """Return the field of a class with its error code, or "", and its arrays of structs."""
-    plan = _plans.get(cls)
-    if plan is None:
-        code = next((it.name for it in cls.fields if it.name.endswith("error_code")), "")
-        structs = [
-            it.name for it in cls.fields if it.kind == "array" and isinstance(it.element, type)
-        ]
-        plan = _plans[cls] = (code, tuple(structs))
-    return plan
+def _add(by_version: list[Histogram | None], version: int, seconds: float, requests: int) -> None:
+    """Count `requests` that took `seconds` each."""
+    if requests:
+        histogram = by_version[version]
+        if histogram is None:
+            histogram = by_version[version] = Histogram()
+        histogram.counts[bisect_left(SECONDS_BOUNDS, seconds)] += requests
+        histogram.total += requests * seconds
 
 
 class MeteredTrace:

@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from kctl.broker.metering.broker_samples import PARTITIONS_MAX, BrokerSamples
 from kctl.broker.metering.cluster_samples import ClusterSamples
-from kctl.broker.metering.health import Readiness, healthz
+from kctl.broker.metering.health import Readiness
 from kctl.broker.metering.measured_replicas import MeasuredReplicaManager
 from kctl.broker.metering.meter import BrokerMeter, MeteredTrace
 from kctl.broker.metering.quota_samples import quota_samples
@@ -20,7 +20,7 @@ from kctl.broker.services import Services
 from kctl.metrics.family import Samples
 from kctl.metrics.http_server import MetricsServer, Page, PageRequest
 from kctl.metrics.metrics_port import MetricsPort
-from kctl.metrics.page import metrics_page
+from kctl.metrics.page import health_pages, metrics_page
 from kctl.metrics.process_samples import disk_samples, process_samples
 from kctl.model import Endpoint
 from kctl.protocol.api_keys import ApiKey
@@ -52,12 +52,7 @@ class Metering:
         self._server = MetricsServer(
             runtime,
             endpoint,
-            {
-                "/metrics": self._metrics,
-                "/healthz": healthz,
-                "/livez": healthz,
-                "/readyz": self.readiness.readyz,
-            },
+            {"/metrics": self._metrics, **health_pages(self.readiness.reasons)},
         )
 
     @property
@@ -68,20 +63,27 @@ class Metering:
     @property
     def url(self) -> str:
         """Return the URL of /metrics."""
-        endpoint = self.endpoint
-        return f"{self._server.scheme}://{endpoint.host}:{endpoint.port}/metrics"
+        return self._server.url
+
+    @property
+    def has_tls(self) -> bool:
+        """Return whether it answers by https."""
+        return self._server.has_tls
+
+    def reload_tls(self) -> None:
+        """Read the key and the certificates again, for new connections, and log it."""
+        self._server.reload_tls(self.runtime.trace.info, self.runtime.trace.warning)
 
     def start(self) -> None:
         """Answer from now on; raise KctlError if the port cannot be bound."""
         self._server.start()
         if self._watchdog is not None:
-            self._watchdog.measure_turns(self.meter.turns.observe)
+            self.meter.turns.start(self._watchdog)
 
     def close(self) -> None:
         """Stop answering."""
         self._server.close()
-        if self._watchdog is not None:
-            self._watchdog.measure_turns(None)
+        self.meter.turns.stop()
 
     def make_replica_manager(self, *arguments: object, **options: object) -> ReplicaManager:
         """Return a ReplicaManager that is measured."""
@@ -107,6 +109,7 @@ class Metering:
             lambda: self.readiness.is_running,
         )
         self._cluster = ClusterSamples(services)
+        server.watch_requests(self.meter)
         services.log_manager.measure_flushes(self.meter.seconds, self.meter.fsyncs.observe)
 
     def _metrics(self, request: PageRequest) -> Work[Page]:

@@ -37,7 +37,7 @@ FailAboveOption = Annotated[
     Option(
         "--fail-above",
         metavar="RECORDS|DURATION",
-        help="Exit 1 if a group is further behind; may be repeated.",
+        help="Exit 1 if (with --watch: once) a group is further behind; may be repeated.",
     ),
 ]
 PlotOption = Annotated[bool, Option("--plot", help="Draw the lags as bars.")]
@@ -70,6 +70,7 @@ def lag(
       kctl group lag 'prod-*' --fail-above 100000 --fail-above 15m
       kctl group lag billing --plot
       kctl group lag billing --watch
+      kctl group lag billing --watch --every 30s --fail-above 15m
     """
     from kctl.admin.group_lag import LagWatch
     from kctl.cli.interrupt import Interrupt
@@ -79,12 +80,14 @@ def lag(
     if every_ms < 1:
         raise UsageError(f"--every must be at least 1ms, not {every}")
     if watch:
-        _check_watched(session, window_ms=window_ms, has_limits=bool(limits))
+        _check_watched(session, window_ms=window_ms)
     columns = _PARTITION_COLUMNS if by_partition else _COLUMNS
 
     def show(report: "LagReport") -> int:
-        status = _show(session, report, columns, plot=plot, is_watched=watch)
-        return FAILED if _report_above(session, report, limits) else status
+        return _show(session, report, columns, plot=plot, is_watched=watch)
+
+    def is_above(report: "LagReport") -> bool:
+        return _report_above(session, report, limits)
 
     interrupt = Interrupt(session.runtime.scheduler)
     if not watch:
@@ -94,25 +97,30 @@ def lag(
                 interrupt.guard,
             )
         )
-        return interrupt.status if found is None else show(found)
+        if found is None:
+            return interrupt.status
+        status = show(found)
+        return FAILED if is_above(found) else status
+
+    def is_last(report: "LagReport") -> bool:
+        show(report)
+        return is_above(report)
 
     def keep_looking(admin: "AdminClient") -> Coroutine[Any, Any, None]:
         return LagWatch(admin, names or []).watch(
-            every_ms, show, lambda error: session.output.say(f"error: {error}")
+            every_ms, is_last, lambda error: session.output.say(f"error: {error}")
         )
 
     interrupt.run(lambda: session.run(keep_looking, interrupt.guard))
-    return interrupt.status
+    return interrupt.status or FAILED
 
 
-def _check_watched(session: Session, *, window_ms: int, has_limits: bool) -> None:
+def _check_watched(session: Session, *, window_ms: int) -> None:
     if session.output.format not in _WATCHED_FORMATS:
         raise UsageError(
             f"--watch cannot be combined with -o {session.output.format}",
             hint="use -o table or -o ndjson",
         )
-    if has_limits:
-        raise UsageError("--watch cannot be combined with --fail-above")
     if window_ms:
         raise UsageError("--watch cannot be combined with --window")
 
@@ -195,7 +203,8 @@ def _plotted(report: "LagReport", width: int | None, *, by_partition: bool) -> s
 
 
 def _bar_text(it: "GroupLag | MeasuredLag") -> str:
-    return f"{it.records:,} records" + (
+    noun = "record" if it.records == 1 else "records"
+    return f"{it.records:,} {noun}" + (
         "" if it.time_ms is None else f", {format_duration(it.time_ms)}"
     )
 

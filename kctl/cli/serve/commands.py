@@ -224,7 +224,7 @@ def serve(
     flags = _flags(setting or [], zookeeper, is_durable=durable)
     seeds = list(map(_parse_seed, seed_topic or []))
     store_listener = None if zookeeper_port is None else parse_address(zookeeper_port)
-    seen = monitoring.metrics(), monitoring.log()
+    seen = monitoring.port(), monitoring.log()
     if brokers is not None:
         _check_cluster({"--user": user, "--tls": tls, "--listener": listener, "--acl": acl})
         where = (data_dir, port, store_listener, ready_file, *seen)

@@ -2,17 +2,15 @@
 
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, ClassVar
 
 from kctl.cli.declaration.declarations import Option
-from kctl.cli.serve.settings import parse_address
+from kctl.cli.metrics_options import MetricsOptions
 from kctl.cli.units import parse_duration_ms, parse_size
 from kctl.errors import UsageError
 
 if TYPE_CHECKING:
     from kctl.broker.loggers import LogSettings
-    from kctl.metrics.metrics_port import MetricsPort
-    from kctl.model import Endpoint
 
 
 class LogFormat(StrEnum):
@@ -23,8 +21,10 @@ class LogFormat(StrEnum):
 
 
 @dataclass(frozen=True)
-class MonitoringOptions:
+class MonitoringOptions(MetricsOptions):
     """Where metrics are served; what is logged, and where."""
+
+    example_port: ClassVar[int] = 9404
 
     metrics_port: Annotated[
         str | None,
@@ -33,22 +33,6 @@ class MonitoringOptions:
             metavar="[HOST:]N",
             help="Serve /metrics, /healthz and /readyz there, by HTTP; brokers of a cluster from"
             " port N on. [default host: 127.0.0.1]",
-        ),
-    ] = None
-    metrics_tls: Annotated[
-        str | None,
-        Option(
-            "--metrics-tls",
-            metavar="FILE",
-            help="Serve metrics by https, with the key and the certificates in this PEM file.",
-        ),
-    ] = None
-    metrics_token_file: Annotated[
-        str | None,
-        Option(
-            "--metrics-token-file",
-            metavar="FILE",
-            help="Serve /metrics only to those who send this bearer token.",
         ),
     ] = None
     log_level: Annotated[
@@ -98,16 +82,6 @@ class MonitoringOptions:
             "--slow-requests": self.slow_requests,
         }
 
-    def metrics(self) -> "MetricsPort | None":
-        """Return where metrics are served; raise UsageError for an address or a file that is not
-        valid."""
-        if self.metrics_port is None:
-            if self.metrics_tls or self.metrics_token_file:
-                raise UsageError("--metrics-tls and --metrics-token-file need --metrics-port")
-            return None
-        endpoint = parse_address(self.metrics_port, "--metrics-port 9404")
-        return metrics_port(endpoint, self.metrics_tls, self.metrics_token_file)
-
     def log(self) -> "LogSettings":
         """Return the settings of a broker's log; raise UsageError for values that are not valid."""
         from kctl.broker.loggers import LogSettings, broker_levels
@@ -133,20 +107,6 @@ class MonitoringOptions:
             if self.slow_requests is None
             else parse_duration_ms(self.slow_requests),
         )
-
-
-def metrics_port(endpoint: "Endpoint", tls: str | None, token_file: str | None) -> "MetricsPort":
-    """Return where metrics are served; `tls` and `token_file` are files, or None. Raise UsageError
-    for one that cannot be read or has no token."""
-    from kctl.cli.text_files import read_text, read_token
-    from kctl.metrics.metrics_port import MetricsPort
-    from kctl.tls.settings import KeyStoreSettings, TlsSettings
-
-    settings = None
-    if tls is not None:
-        read_text(tls)
-        settings = TlsSettings(key_store=KeyStoreSettings(location=tls))
-    return MetricsPort(endpoint, settings, read_token(token_file) if token_file else "")
 
 
 def of_broker(settings: "LogSettings", broker_id: int) -> "LogSettings":

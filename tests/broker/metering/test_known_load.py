@@ -1,12 +1,17 @@
-"""The metrics of a broker under a load that is known: each value follows from what clients did."""
+"""The metrics of a broker under a load that is known: each value follows from what clients did.
+
+The names that dashboards need come from Strimzi's repository, strimzi/strimzi-kafka-operator at
+commit 8541da1e (22 August 2026), packaging/examples/metrics/grafana-dashboards: strimzi-kafka.json
+and strimzi-kafka-exporter.json; all names in their `expr` and `query` fields but those of the JVM
+(jvm_*) and of Kubernetes (container_*, kubelet_*). Their labels `namespace`, `strimzi_io_cluster`
+and `kubernetes_pod_name` come from Prometheus' configuration, not from the broker.
+"""
 
 import json
-import urllib.request
 
 import pytest
 
 from kctl.cli import app
-from kctl.metrics.parse import parse_metrics
 from kctl.protocol.messages.alter_client_quotas import (
     AlterClientQuotasRequest,
     EntityData,
@@ -30,10 +35,10 @@ from kctl.protocol.messages.produce import (
 from kctl.records.builder import build_batch
 from kctl.records.record import Record
 from tests.support.broker_client import BrokerClient
-from tests.support.kctl_process import KctlBroker
+from tests.support.measured_broker import MeasuredBroker
 from tests.support.waiting import wait_for
 
-# What Strimzi's dashboards "Kafka" and "Kafka Exporter" draw, without jvm_* and containers.
+# What the panels of the dashboards "Strimzi Kafka" and "Strimzi Kafka Exporter" draw.
 STRIMZI_KAFKA = (
     "kafka_server_replicamanager_leadercount",
     "kafka_server_replicamanager_partitioncount",
@@ -71,30 +76,24 @@ KAFKA_EXPORTER = (
     "kafka_cluster_partition_atminisr",
     "kafka_cluster_partition_underminisr",
 )
+# What their lists of brokers, topics and clusters to choose from are made of besides.
+VARIABLES = ("kafka_cluster_partition_replicascount", "kafka_broker_info")
+# Labels that the panels and lists of the dashboards select or group by.
+SELECTED = {
+    "kafka_cluster_partition_replicascount": {"topic"},
+    "kafka_log_log_size": {"topic", "partition"},
+    "kafka_server_socket_server_metrics_connection_count": {"listener"},
+    "kafka_topic_partition_current_offset": {"topic", "partition"},
+    "kafka_topic_partition_oldest_offset": {"topic", "partition"},
+    "kafka_consumergroup_current_offset": {"consumergroup", "topic", "partition"},
+    "kafka_consumergroup_lag": {"consumergroup", "topic", "partition"},
+}
 BATCHES, RECORDS = 7, 5
-
-
-class MeasuredBroker(KctlBroker):
-    """`kctl serve --metrics-port 0`."""
-
-    def __init__(self, directory):
-        super().__init__(
-            directory, "--metrics-port", "0", "-c", "offsets.topic.num.partitions=1", "-t", "gone:1"
-        )
-
-    def get(self, path, **headers):
-        url = self.errors.partition("metrics on ")[2].split()[0].replace("/metrics", path)
-        request = urllib.request.Request(url, headers=headers)
-        with urllib.request.urlopen(request, timeout=60) as response:
-            return response.read().decode()
-
-    def scrape(self, path="/metrics"):
-        return parse_metrics(self.get(path))
 
 
 @pytest.fixture(scope="module")
 def broker(tmp_path_factory):
-    with MeasuredBroker(tmp_path_factory.mktemp("measured")) as broker:
+    with MeasuredBroker(tmp_path_factory.mktemp("measured"), "-t", "gone:1") as broker:
         broker.wait_for_line("metrics on")
         yield broker
 
@@ -224,6 +223,31 @@ def test_each_value_is_what_the_clients_did(broker):
     )
 
 
+def test_each_part_of_the_time_counts_every_request(broker):
+    with BrokerClient(broker.address) as client:
+        make_topic(client, "parts")
+        produce(client, "parts")
+        fetch(client, "parts")
+        scrape = broker.scrape()
+
+    metrics = "kafka_network_requestmetrics_"
+    for name in ("Produce", "Fetch", "FetchConsumer"):
+        count = scrape.value(f"{metrics}totaltimems_count", request=name)
+        assert count >= 1
+        assert sum(it.value for it in scrape.of(f"{metrics}requests_total", request=name)) == count
+        for part in ("requestqueue", "local", "remote", "throttle", "responsequeue"):
+            assert scrape.value(f"{metrics}{part}timems_count", request=name) == count, part
+        assert scrape.value(f"{metrics}responsesendtimems_count", request=name) == count
+
+
+def test_the_cleaner_has_its_figures_before_it_cleans(broker):
+    scrape = broker.scrape()
+    assert scrape.of("kafka_log_logcleanermanager_uncleanable_bytes")
+    for name in ("max_compaction_delay_secs", "max_buffer_utilization_percent"):
+        assert scrape.value(f"kafka_log_logcleaner_{name}") == 0
+
+
+@pytest.mark.slow
 def test_a_throttled_client_is_seen_in_the_metrics_and_by_quota_top(broker, capfdbinary):
     def alter(rate):
         entity = EntityData(entity_type="client-id", entity_name=None)
@@ -257,10 +281,15 @@ def test_dashboards_for_apache_kafka_find_what_they_draw(broker):
         make_topic(client, "drawn")
         produce(client, "drawn")
         commit(client, "drawn", "drawn", 1)
-    names = broker.scrape().samples
-    assert [name for name in (*STRIMZI_KAFKA, *KAFKA_EXPORTER) if name not in names] == []
+    now = broker.scrape()
+    drawn = (*STRIMZI_KAFKA, *KAFKA_EXPORTER, *VARIABLES)
+    assert [name for name in drawn if name not in now.samples] == []
     assert len(STRIMZI_KAFKA) == 22
     assert len(KAFKA_EXPORTER) == 11
+    for name, labels in SELECTED.items():
+        assert all(labels <= it.labels.keys() for it in now.of(name)), name
+    [info] = now.of("kafka_broker_info")
+    assert (info.value, info.labels["address"]) == (1, broker.address)
 
 
 def test_series_of_partitions_are_left_out_on_demand(broker):

@@ -5,20 +5,30 @@ from types import SimpleNamespace
 
 import pytest
 
-from kctl.broker.metering import meter as meter_module
+from kctl.broker.metering import response_errors
 from kctl.broker.metering.health import Readiness
 from kctl.broker.metering.meter import (
-    ERRORS_SEARCHED_MAX,
     TIMED_EVERY,
     BrokerMeter,
     MeteredTrace,
-    error_codes,
+    TurnTimes,
 )
+from kctl.broker.metering.request_samples import request_samples
+from kctl.broker.metering.response_errors import ERRORS_SEARCHED_MAX, error_codes
+from kctl.broker.request_times import RequestTimes
+from kctl.metrics.histogram import Histogram, SummaryValue
 from kctl.metrics.http_server import PageRequest
+from kctl.metrics.page import health_pages
 from kctl.protocol.api_keys import ApiKey
 from kctl.protocol.error_codes import ErrorCode
+from kctl.protocol.messages.fetch import FetchResponse
 from kctl.protocol.messages.heartbeat import HeartbeatResponse
-from kctl.protocol.messages.metadata import MetadataResponse, MetadataResponseTopic
+from kctl.protocol.messages.metadata import (
+    MetadataResponse,
+    MetadataResponsePartition,
+    MetadataResponseTopic,
+)
+from kctl.runtime.watchdog import TURN_MS_MAX, LoopWatchdog
 from kctl.store.interface import SessionState
 from kctl.work import at_once
 from tests.support.real_loop import RecordingTrace
@@ -50,11 +60,20 @@ def test_an_isr_that_loses_a_replica_shrinks_and_one_that_gains_it_expands(meter
     assert recorded.warnings == ["careful"]
 
 
-def test_error_codes_are_found_at_any_depth_of_a_response():
+def test_each_element_of_a_response_has_an_error_code_or_none():
     assert error_codes(HeartbeatResponse(error_code=25)) == [25]
-    assert error_codes(HeartbeatResponse()) == []
-    topics = [MetadataResponseTopic(name=str(n), error_code=3 * (n % 2)) for n in range(10)]
-    assert error_codes(MetadataResponse(topics=topics)) == [3] * 5
+    assert error_codes(HeartbeatResponse()) == [0]
+    partitions = [MetadataResponsePartition(error_code=5)]
+    topics = [
+        MetadataResponseTopic(name=str(n), error_code=3 * (n % 2), partitions=partitions)
+        for n in range(10)
+    ]
+    assert sorted(error_codes(MetadataResponse(topics=topics))) == [0] * 5 + [3] * 5
+
+
+def test_a_response_that_reports_on_its_elements_has_a_code_only_if_it_fails_as_a_whole():
+    assert error_codes(FetchResponse(error_code=0)) == []
+    assert error_codes(FetchResponse(error_code=70)) == [70]
 
 
 def test_a_response_of_any_size_costs_a_bounded_search():
@@ -80,25 +99,144 @@ def test_every_request_of_a_fast_path_is_counted_and_one_in_a_few_is_timed(meter
     assert meter.error_counts() == {(ApiKey.PRODUCE, 0): 3 * TIMED_EVERY}
 
 
+def test_requests_of_several_versions_are_counted_at_any_moment(meter, now):
+    def path(_frame, _send, _context):
+        now.seconds += 0.002
+        return True
+
+    answer = meter.fast_path(ApiKey.PRODUCE, path)
+    expected = {}
+    for number in range(5 * TIMED_EVERY):
+        version = 8 if number % 3 else 7
+        answer(bytes((0, 0, 0, version)), None, None)
+        expected[version] = expected.get(version, 0) + 1
+        by_version = meter.requests[ApiKey.PRODUCE]
+        found = {at: it.count for at, it in enumerate(by_version) if it is not None}
+        assert found == expected
+    assert sum(it.total for it in by_version if it is not None) == pytest.approx(
+        0.002 * 5 * TIMED_EVERY
+    )
+
+
 def test_a_request_that_its_fast_path_leaves_is_not_counted_there(meter):
     answer = meter.fast_path(ApiKey.PRODUCE, lambda *_: False)
     assert not answer(FRAME, None, None)
     assert meter.requests[ApiKey.PRODUCE][VERSION] is None
 
 
-def test_a_request_in_slices_is_one_request(meter, now):
-    sent = []
-    whole = SimpleNamespace(send=sent.append, api_key=ApiKey.HEARTBEAT, api_version=2, whole=None)
-    handle = meter.on_request(lambda _request: None)
-    for _ in range(3):
-        handle(SimpleNamespace(whole=whole))
-    now.seconds = 0.3
-    whole.send(HeartbeatResponse(error_code=int(ErrorCode.ILLEGAL_GENERATION)))
+def test_turns_are_counted_whether_they_are_observed_or_not():
+    """A turn of at most the first bound is only counted by the loop."""
+    watchdog = LoopWatchdog(SimpleNamespace(monotonic_ms=lambda: 0))
+    times = TurnTimes()
+
+    def turn(seconds):
+        watchdog.turns += 1
+        watchdog.busy_seconds += seconds
+        if seconds > watchdog.noted_seconds:
+            watchdog.turn_ended(seconds, ())
+
+    turn(0.5)
+    assert sum(times.value().counts) == 0
+    times.start(watchdog)
+    for seconds in (0.00002, 0.0001, 0.0002, 0.03):
+        turn(seconds)
+    value = times.value()
+    expected = Histogram()
+    for seconds in (0.00002, 0.0001, 0.0002, 0.03):
+        expected.observe(seconds)
+    assert value.counts == expected.value().counts
+    assert value.total == pytest.approx(expected.total)
+    times.stop()
+    assert watchdog.noted_seconds == TURN_MS_MAX / 1000
+
+
+def request(api_key, version, throttle_ms=0, **body):
+    return SimpleNamespace(
+        api_key=api_key, api_version=version, throttle_ms=throttle_ms, body=SimpleNamespace(**body)
+    )
+
+
+def pass_through(meter, whole, *, local_s=(), remote_s=0.0, response=None):
+    """Let a request pass on a clock of its own; its handler is called for each of `local_s`."""
+    now = [0.0]
+    times = RequestTimes(lambda: round(now[0] * 1e9), (meter,))
+
+    def work(seconds):
+        now[0] += seconds
+
+    handle = times.timed(work)
+    for seconds in local_s:
+        handle(seconds)
+    now[0] += remote_s
+    times.answered(whole, response)
+    times.posted()
+    times.sent(whole)
+    times.sent(whole)
+
+
+def test_a_request_in_slices_is_one_request(meter):
+    whole = request(ApiKey.HEARTBEAT, 2)
+    response = HeartbeatResponse(error_code=int(ErrorCode.ILLEGAL_GENERATION))
+    pass_through(meter, whole, local_s=(0.1, 0.1, 0.1), remote_s=0.5, response=response)
     histogram = meter.requests[ApiKey.HEARTBEAT][2]
     assert histogram.count == 1
-    assert histogram.total == pytest.approx(0.3)
-    assert len(sent) == 1
+    assert histogram.total == pytest.approx(0.8)
+    assert meter.parts["Heartbeat"].local.total == pytest.approx(0.3)
     assert meter.error_counts() == {(ApiKey.HEARTBEAT, 22): 1, (ApiKey.HEARTBEAT, 0): 0}
+
+
+def samples(meter):
+    """(name without its prefix, labels) -> sum and count of a summary, or value."""
+    found = {}
+    for sample in request_samples(meter, 0):
+        value = sample.value
+        if isinstance(value, SummaryValue):
+            value = (round(value.total), value.observed)
+        found[sample.family.name.removeprefix("kafka_network_requestmetrics_"), sample.labels] = (
+            value
+        )
+    return found
+
+
+def test_fetch_is_counted_as_a_whole_and_by_who_sends_it(meter):
+    consumer = request(ApiKey.FETCH, 11, throttle_ms=40, replica_id=-1)
+    pass_through(meter, consumer, local_s=(0.002,), remote_s=0.5)
+    for _ in range(2):
+        pass_through(meter, request(ApiKey.FETCH, 12, replica_id=3), local_s=(0.004,))
+    found = samples(meter)
+    counts = {
+        labels: value for (name, labels), value in found.items() if name.endswith("requests_total")
+    }
+    assert counts == {
+        ("Fetch", "11"): 1,
+        ("Fetch", "12"): 2,
+        ("FetchConsumer", "11"): 1,
+        ("FetchFollower", "12"): 2,
+    }
+    # Milliseconds.
+    for part, consumers, followers in (
+        ("totaltimems", 502, 8), ("localtimems", 2, 8), ("remotetimems", 500, 0),
+        ("throttletimems", 40, 0), ("requestqueuetimems", 0, 0), ("responsesendtimems", 0, 0),
+    ):  # fmt: skip
+        assert found[part, ("FetchConsumer",)] == (consumers, 1), part
+        assert found[part, ("FetchFollower",)] == (followers, 2), part
+        assert found[part, ("Fetch",)] == (consumers + followers, 3), part
+
+
+def test_the_time_of_a_fast_path_is_local(meter, now):
+    def path(_frame, _send, _context):
+        now.seconds += 0.002
+        return True
+
+    answer = meter.fast_path(ApiKey.PRODUCE, path)
+    for _ in range(5):
+        answer(FRAME, None, None)
+    pass_through(meter, request(ApiKey.PRODUCE, VERSION), local_s=(0.03,), remote_s=0.7)
+    found = samples(meter)
+    assert found["totaltimems", ("Produce",)] == (740, 6)
+    assert found["localtimems", ("Produce",)] == (40, 6)
+    assert found["remotetimems", ("Produce",)] == (700, 6)
+    assert found["responsequeuetimems", ("Produce",)] == (0, 6)
 
 
 def ready_services():
@@ -109,9 +247,10 @@ def ready_services():
 
 def test_a_broker_is_ready_between_its_start_and_its_stop():
     readiness = Readiness()
+    readyz = health_pages(readiness.reasons)["/readyz"]
 
     def page():
-        return at_once(readiness.readyz(PageRequest("/readyz", {}, "")))
+        return at_once(readyz(PageRequest("/readyz", {}, "")))
 
     assert page().status == 503
     assert json.loads(page().body[0])["reasons"] == ["the broker is starting"]
@@ -138,4 +277,4 @@ def test_a_broker_that_cannot_serve_says_why():
 
 def test_what_the_search_of_errors_knows_of_a_class_is_kept():
     error_codes(HeartbeatResponse())
-    assert meter_module._plans[HeartbeatResponse] == ("error_code", ())
+    assert response_errors._plans[HeartbeatResponse] == ("error_code", ())
