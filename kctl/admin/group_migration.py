@@ -8,12 +8,13 @@
 The source is never changed, so a migration that is killed can simply be run again. An offset that
 has changed at the target since the migration is left alone by the rollback, and reported.
 
-Offsets of Kafka 0.7 are positions in bytes, which have no meaning in Kafka: they are not moved.
+Offsets of Kafka 0.7 are positions in bytes, which have no meaning in Kafka. They are moved only
+with a function that translates them, such as the map of a mirror that has copied the topics.
 An import and a reset write offsets in ZooKeeper in the same way, without a record.
 """
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
@@ -29,7 +30,7 @@ from kctl.runtime.future import gather
 from kctl.store.consumer_znodes import ConsumedPartition, Layout
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterable
+    from collections.abc import Awaitable, Iterable
 
     from kctl.admin.admin_client import AdminClient
     from kctl.admin.committed_offsets import Scope
@@ -45,6 +46,19 @@ class OffsetStore(StrEnum):
 
     KAFKA = "kafka"
     ZOOKEEPER = "zookeeper"
+
+
+@dataclass(frozen=True, slots=True)
+class TranslatedOffset:
+    """Where an offset of Kafka 0.7 leads to, or why that is not known."""
+
+    partition: ConsumedPartition | None
+    offset: int | None
+    reason: str = ""
+
+
+# Takes a partition of Kafka 0.7 and a position in it.
+Translate07 = Callable[[ConsumedPartition, int], TranslatedOffset]
 
 
 @dataclass(slots=True)
@@ -89,12 +103,15 @@ class GroupMigration:
     def __init__(
         self, admin: "AdminClient", groups: ZooKeeperGroups, *, has_brokers: bool = True
     ) -> None:
-        self._admin = admin
+        self.admin = admin
         self._groups = groups
         self._has_brokers = has_brokers
 
-    async def plan(self, names: "Sequence[str]", to: OffsetStore) -> MigrationPlan:
-        """Return what a migration of the groups that names and globs select would write.
+    async def plan(
+        self, names: "Sequence[str]", to: OffsetStore, translate: Translate07 | None = None
+    ) -> MigrationPlan:
+        """Return what a migration of the groups that names and globs select would write; positions
+        of Kafka 0.7 by `translate`.
 
         Raise NotFoundError for a name without offsets at the source, ApiError.
         """
@@ -117,10 +134,12 @@ class GroupMigration:
             source, target = (zookeeper, kafka) if is_to_kafka else (kafka, zookeeper)
             if not source and not (group and is_to_kafka and _unreadable(group)):
                 raise await self._without_offsets(name, to)
-            plan.steps[name] = [
-                _step(it, source[it], target.get(it))
-                for it in sorted(source, key=lambda it: it.sort_key)
-            ]
+            plan.steps[name] = _without_doubles(
+                [
+                    _step(it, source[it], target, translate)
+                    for it in sorted(source, key=lambda it: it.sort_key)
+                ]
+            )
             if group is not None and is_to_kafka:
                 plan.steps[name] += _unreadable(group)
         self._note_versions(plan, in_zookeeper)
@@ -182,11 +201,11 @@ class GroupMigration:
             )
         committed = {_in_kafka(it): CommittedOffset(n) for it, n in found.offsets.items()}
         if scope:
-            described = await select_partitions(self._admin, scope)
+            described = await select_partitions(self.admin, scope)
             partitions = [TopicPartition(it.topic, it.partition) for it in described]
         else:
             partitions = list(target.offsets or committed)
-        resets = await self._admin.offset_reset.plan(name, partitions, target, committed)
+        resets = await self.admin.offset_reset.plan(name, partitions, target, committed)
         plan = MigrationPlan(OffsetStore.ZOOKEEPER)
         plan.steps[name] = [
             MigrationStep(
@@ -233,7 +252,7 @@ class GroupMigration:
 
     async def _select(self, names: "Sequence[str]", to: OffsetStore) -> list[str]:
         if to is OffsetStore.ZOOKEEPER:
-            return await select_groups(self._admin, names, must_be_complete=True)
+            return await select_groups(self.admin, names, must_be_complete=True)
         return await self._groups.select(names)
 
     async def _without_offsets(self, name: str, to: OffsetStore) -> KctlError:
@@ -241,7 +260,7 @@ class GroupMigration:
             known = await self._groups.all_ids()
             place = "ZooKeeper"
         else:
-            known = [it.group_id for it in (await self._admin.groups.list_groups()).groups]
+            known = [it.group_id for it in (await self.admin.groups.list_groups()).groups]
             place = "Kafka"
         if name in known:
             return KctlError(f"Group {name} has no committed offsets in {place}")
@@ -260,7 +279,7 @@ class GroupMigration:
         topics = sorted({it.partition.topic for steps in plan.steps.values() for it in steps})
         if not topics:
             return
-        view = await self._admin.router.refresh(topics)
+        view = await self.admin.router.refresh(topics)
         exist = {topic: frozenset(view.partitions_of(topic)) for topic in topics}
         for steps in plan.steps.values():
             for step in steps:
@@ -280,7 +299,7 @@ class GroupMigration:
                 if name in plan.steps and (reason := group.why_not_at_rest):
                     self._refuse(plan, name, reason)
             return
-        described = await self._in_parts(names, lambda name: self._admin.groups.describe([name]))
+        described = await self._in_parts(names, lambda name: self.admin.groups.describe([name]))
         for name, (group,) in zip(names, described, strict=True):
             here = in_zookeeper.get(name)
             reason = why_not_resettable(group)
@@ -300,7 +319,7 @@ class GroupMigration:
         self, names: "Iterable[str]"
     ) -> "dict[str, dict[TopicPartition, CommittedOffset]]":
         wanted = list(names)
-        answers = await self._in_parts(wanted, self._admin.offsets.committed)
+        answers = await self._in_parts(wanted, self.admin.offsets.committed)
         return dict(zip(wanted, answers, strict=True))
 
     async def _write_to_kafka(self, steps: "Sequence[MigrationStep]", name: str) -> None:
@@ -308,8 +327,8 @@ class GroupMigration:
         commits = {it: step.wanted for it, step in changed.items() if step.wanted is not None}
         gone = [it for it, step in changed.items() if step.wanted is None]
         try:
-            results = await self._admin.offsets.commit(name, commits) if commits else []
-            results += await self._admin.offsets.delete_committed(name, gone) if gone else []
+            results = await self.admin.offsets.commit(name, commits) if commits else []
+            results += await self.admin.offsets.delete_committed(name, gone) if gone else []
         except KctlError as error:
             for step in changed.values():
                 step.error = error
@@ -333,7 +352,7 @@ class GroupMigration:
         answers: list[Any] = []
         for start in range(0, len(wanted), GROUPS_AT_ONCE):
             part: list[Awaitable[Any]] = [ask(it) for it in wanted[start : start + GROUPS_AT_ONCE]]
-            answers += await gather(self._admin.router.runtime.scheduler, part)
+            answers += await gather(self.admin.router.runtime.scheduler, part)
         return answers
 
 
@@ -362,11 +381,34 @@ def _unreadable(group: ZooKeeperGroup) -> list[MigrationStep]:
     ]
 
 
-def _step(partition: ConsumedPartition, wanted: int, at_target: int | None) -> MigrationStep:
-    step = _step_to(partition, wanted, at_target)
-    if partition.topic_partition is None:
-        step.error = KctlError("a position in bytes of Kafka 0.7, which has no meaning in Kafka")
+def _step(
+    partition: ConsumedPartition,
+    wanted: int,
+    target: Mapping[ConsumedPartition, int],
+    translate: Translate07 | None,
+) -> MigrationStep:
+    if partition.topic_partition is not None:
+        return _step_to(partition, wanted, target.get(partition))
+    if translate is None:
+        error = KctlError("a position in bytes of Kafka 0.7: only the map of a --mirror moves it")
+        return MigrationStep(partition, wanted, None, error=error)
+    found = translate(partition, wanted)
+    if found.partition is None or found.offset is None:
+        return MigrationStep(partition, wanted, None, error=KctlError(found.reason))
+    step = _step_to(found.partition, found.offset, target.get(found.partition))
+    step.note = "; ".join(filter(None, [f"byte {wanted} of {partition}", step.note]))
     return step
+
+
+def _without_doubles(steps: list[MigrationStep]) -> list[MigrationStep]:
+    """Put an error on steps for a partition that an earlier step is for."""
+    seen: dict[ConsumedPartition, None] = {}
+    for step in steps:
+        if step.error is None and step.partition in seen:
+            step.error = KctlError(f"another position leads to {step.partition}, too")
+        elif step.error is None:
+            seen[step.partition] = None
+    return steps
 
 
 def _step_to(partition: ConsumedPartition, wanted: int, at_target: int | None) -> MigrationStep:

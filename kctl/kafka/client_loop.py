@@ -61,6 +61,14 @@ class ClientLoop:
             outcome.cancel()
             raise
 
+    def run_here(self, function: Callable[..., Any], *args: object) -> Any:
+        """Do the same without a limit of time, on the caller's own thread if the loop is idle.
+
+        For calls that follow each other: between two of them, what the loop does by itself may wait
+        for some milliseconds.
+        """
+        return self._thread.run(function, *args)
+
     async def run_async(self, function: Callable[..., Any], *args: object) -> Any:
         """Do the same from a coroutine of asyncio."""
         return await self._thread.call_async(function, *args)

@@ -278,7 +278,7 @@ class Producer:
                 for timeout_ms in self._client.enqueue(delivery):
                     self._client.loop.run(self._client.space, timeout_ms)
             return deliveries
-        self._client.loop.run(self._client.core.send_now, deliveries)
+        self._client.loop.run_here(self._client.core.send_now, deliveries)
         return raise_first_error(deliveries)
 
     def _end(self) -> None:

@@ -138,23 +138,32 @@ class ConsumerRegistry(ZnodeClient):
 
     async def members(self, group_id: str, watch: Watch) -> dict[str, Subscription | None]:
         """Return what each consumer registered, None where that is unknown; `watch` fires when
-        one comes or goes."""
+        one comes or goes, and when one whose id may come again registers something else."""
         names = await self.children(consumer_ids_path(group_id), watch)
         unread = [name for name in names if name not in self._registrations]
-        found = await self.get_all([consumer_id_path(group_id, name) for name in unread])
-        read = {
-            name: read_subscription(answer[0])
-            for name, answer in zip(unread, found, strict=True)
-            if answer is not None
-        }
-        members = {**self._registrations, **read}
-        # An id that ends with random digits is one session's, and its data stay; other ids may
-        # come again with other data, and some clients write the data later.
+        # An id that ends with random digits is one session's, and its data are created with it.
+        # Other ids may come again with other data, and some clients write the data later.
+        drawn = [name for name in unread if _DRAWN_ID.search(name)]
+        others = [name for name in unread if not _DRAWN_ID.search(name)]
+        members: dict[str, Subscription | None] = dict(self._registrations)
+        members |= await self._read_members(group_id, drawn)
+        members |= await self._read_members(group_id, others, watch)
         found_now = {name: members[name] for name in names if name in members}
         self._registrations = {
             name: it for name, it in found_now.items() if it is not None and _DRAWN_ID.search(name)
         }
         return found_now
+
+    async def _read_members(
+        self, group_id: str, names: Sequence[str], watch: Watch | None = None
+    ) -> dict[str, Subscription | None]:
+        paths = [consumer_id_path(group_id, name) for name in names]
+        found = await self.get_all(paths, watch)
+        return {
+            name: read_subscription(answer[0])
+            for name, answer in zip(names, found, strict=True)
+            if answer is not None
+        }
 
     async def member_changes(self, group_id: str) -> int:
         """Return the count of consumers that ever came or went."""

@@ -37,6 +37,8 @@ SYNCS_BEFORE_SNAPSHOT_MAX = 3
 # The same with `fsync`, where the syncs are those that responses wait for: a snapshot may wait for
 # one during which nothing is written.
 BUSY_SYNCS_MAX = 1_000
+# Sessions that expire in one turn, each with its ephemerals.
+SESSIONS_PER_TURN = 50
 
 
 class SessionOwner(Protocol):
@@ -330,7 +332,9 @@ class ZnodeDatabase:
         )
 
     def _expire(self) -> None:
-        for session_id in self._tracker.expire(self._clock.monotonic_ms()):
+        # The others, whose time has come too, in a turn of their own: the timer is due at once.
+        now_ms = self._clock.monotonic_ms()
+        for session_id in self._tracker.expire(now_ms, SESSIONS_PER_TURN):
             try:
                 self.expire_session(session_id)
             except (SessionExpiredError, StorageError) as error:

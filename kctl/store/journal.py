@@ -12,6 +12,7 @@ if the next one repeats what follows; damage anywhere else is an error.
 ZooKeeper: org.apache.zookeeper.server.persistence.FileTxnSnapLog.
 """
 
+from contextlib import suppress
 from itertools import zip_longest
 
 from kctl.errors import CorruptDataError, StorageError
@@ -60,6 +61,10 @@ class Journal:
         """Lock the directory and read its files; StorageError, CorruptDataError."""
         disk.make_directory(directory)
         lock = disk.lock(f"{directory}/{_LOCK}")
+        # Users' credentials and delegation tokens are in these files. A directory of another owner
+        # stays as that owner has made it.
+        with suppress(StorageError):
+            disk.make_private(directory)
         journal = cls(disk, directory, lock)
         try:
             return journal, journal._recover()

@@ -34,13 +34,14 @@ class SessionTracker:
         """Return when the next session may expire; None if no session is tracked."""
         return min((deadline for _, deadline in self._sessions.values()), default=None)
 
-    def expire(self, now_ms: int) -> list[int]:
-        """Remove and return the sessions whose deadline has come, earliest first."""
+    def expire(self, now_ms: int, count_max: int | None = None) -> list[int]:
+        """Remove and return the sessions whose deadline has come, earliest first; at most
+        `count_max`, if it is given."""
         due = sorted(
             (deadline, session_id)
             for session_id, (_, deadline) in self._sessions.items()
             if deadline <= now_ms
-        )
+        )[:count_max]
         for _, session_id in due:
             del self._sessions[session_id]
         return [session_id for _, session_id in due]

@@ -23,14 +23,20 @@ def kctl_broker(tmp_path_factory):
 
 
 @pytest.fixture(scope="session")
-def apache_broker(tmp_path_factory):
+def apache_directory(tmp_path_factory):
+    """The directory of `apache_broker`, with its server.log; other packages have others."""
+    return tmp_path_factory.mktemp("apache")
+
+
+@pytest.fixture(scope="session")
+def apache_broker(tmp_path_factory, apache_directory):
     """A broker of Apache Kafka 2.7.2 that all tests of the session share."""
     if apache_kafka.libs() is None:
         pytest.skip("no jars of Apache Kafka 2.7.2: python tests/support/apache_kafka.py 2.7.2")
     with (
         running_zookeeper(tmp_path_factory.mktemp("zookeeper")) as zookeeper,
         apache_kafka.apache_broker(
-            tmp_path_factory.mktemp("apache"), zookeeper.address, settings=KEEPS_OLD_RECORDS
+            apache_directory, zookeeper.address, settings=KEEPS_OLD_RECORDS
         ) as address,
     ):
         yield address

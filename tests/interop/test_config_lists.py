@@ -162,3 +162,38 @@ def test_a_change_that_names_nothing_known_is_refused(twins, new_topic):
         for kind, resource in ((TOPIC, topic), (BROKER, "0")):
             code = increment(twins, 1, kind, resource, ("no.such.setting", operation, "x"))
             assert code != 0
+
+
+@pytest.mark.parametrize("resource", ["", "0"])
+@pytest.mark.parametrize(
+    ("name", "good", "bad"),
+    [
+        ("compression.type", ("zstd", "uncompressed"), ("lz5", "none", "", "-1")),
+        (
+            "metric.reporters",
+            ("", "org.apache.kafka.common.metrics.JmxReporter"),
+            ("no.such.Class", "org.apache.kafka.common.metrics.JmxReporter,x"),
+        ),
+        ("log.cleaner.dedupe.buffer.size", ("1048577",), ("1048576", "0", "-1")),
+        ("log.retention.ms", ("1", "-1", "-2"), ("0", "x")),
+        ("log.roll.jitter.ms", ("0",), ("-1",)),
+        ("log.roll.ms", ("1",), ("0", "-1")),
+    ],
+)
+def test_values_with_which_no_broker_starts_are_refused(twins, resource, name, good, bad):
+    for text in good:
+        assert increment(twins, 1, BROKER, resource, (name, SET, text), is_dry=True) == 0
+    for text in bad:
+        change = (name, SET, text)
+        # Apache Kafka's messages begin with "requirement failed".
+        code = increment(twins, 1, BROKER, resource, change, is_dry=True, but=without_words)
+        assert code != 0
+
+
+@pytest.mark.parametrize("resource", ["", "0"])
+@pytest.mark.parametrize("name", ["principal.builder.class", "ssl.engine.factory.class"])
+def test_a_class_that_no_broker_has_is_refused(twins, resource, name):
+    for text in ("no.such.Class", ""):
+        change = (name, SET, text)
+        code = increment(twins, 1, BROKER, resource, change, is_dry=True, but=without_words)
+        assert code != 0

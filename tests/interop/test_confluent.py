@@ -132,6 +132,7 @@ def test_a_record_that_is_too_large_is_refused(bootstrap, topic):
     assert codes == [KafkaError.MSG_SIZE_TOO_LARGE]
 
 
+@pytest.mark.slow
 def test_a_group_shares_partitions_commits_and_continues(bootstrap, topic):
     make_topic(bootstrap, topic, partitions=4)
     producer = Producer({"bootstrap.servers": bootstrap})

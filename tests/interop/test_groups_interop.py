@@ -77,6 +77,7 @@ def partitions_of(consumers):
     return sorted(tp.partition for consumer in consumers for tp in consumer.assignment())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("strategy", ["range", "roundrobin", "cooperative-sticky"])
 def test_members_come_and_go_and_every_partition_has_one_owner(bootstrap, admin, topic, strategy):
     make_topic(admin, topic, 12)
@@ -137,6 +138,7 @@ def test_ten_members_share_fifty_partitions_and_read_everything_once(bootstrap, 
         consumer.close()
 
 
+@pytest.mark.slow
 def test_a_member_that_vanishes_is_replaced_after_its_session(bootstrap, admin, topic):
     make_topic(admin, topic, 2)
     first = make_consumer(bootstrap, topic, max_poll_interval_ms=6_000, session_timeout_ms=6_000)

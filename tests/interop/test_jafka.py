@@ -3,27 +3,18 @@
 Jafka has no snappy.
 """
 
-import socket
 import subprocess
 
 import pytest
 
 from kctl.kafka import FetchRequest, KeyedMessage, Producer, SimpleConsumer
 from tests.serve.test_kafka07 import broker07, stop
-from tests.support import apache_kafka
+from tests.support.jafka import JafkaBroker, java_with_jafka
 from tests.support.java_tools import RUNNER
 from tests.support.waiting import wait_for
 
 pytestmark = pytest.mark.slow
 
-VERSION = "3.0.6"
-POM = f"""<project>
-<modelVersion>4.0.0</modelVersion><groupId>kctl</groupId><artifactId>jafka</artifactId>
-<version>1</version>
-<dependencies><dependency>
-<groupId>io.jafka</groupId><artifactId>jafka</artifactId><version>{VERSION}</version>
-</dependency></dependencies>
-</project>"""
 LIMIT_S = 120
 COUNT = 100_000
 
@@ -31,10 +22,10 @@ COUNT = 100_000
 @pytest.fixture(scope="module")
 def java():
     """The command line before a class or a source file."""
-    folder = apache_kafka.jars_of(f"jafka-{VERSION}", POM, fetch=True)
-    if folder is None:
+    command = java_with_jafka()
+    if command is None:
         pytest.skip("no Maven")
-    return ["java", "-Xmx256M", "-cp", f"{folder}/*"]
+    return command
 
 
 def test_its_clients_write_to_kctl_and_read_what_they_wrote(java, tmp_path):
@@ -56,35 +47,9 @@ def test_its_clients_write_to_kctl_and_read_what_they_wrote(java, tmp_path):
 @pytest.fixture
 def jafka(java, tmp_path):
     """The port of its broker."""
-    port = apache_kafka.free_port()
-    settings = {
-        "brokerid": 0,
-        "port": port,
-        "hostname": "127.0.0.1",
-        "log.dir": tmp_path / "logs",
-        "enable.zookeeper": "false",
-        "log.flush.interval": 1,
-    }
-    path = tmp_path / "server.properties"
-    path.write_text("".join(f"{name}={value}\n" for name, value in settings.items()))
-    with (tmp_path / "output").open("wb") as output:
-        process = subprocess.Popen(
-            [*java, "io.jafka.Jafka", path], stdout=output, stderr=output, stdin=subprocess.DEVNULL
-        )
-    try:
-        wait_for(lambda: listens(port), lambda: (tmp_path / "output").read_text()[-2000:])
-        yield port
-    finally:
-        process.kill()
-        process.wait()
-
-
-def listens(port):
-    try:
-        socket.create_connection(("127.0.0.1", port)).close()
-    except OSError:
-        return False
-    return True
+    broker = JafkaBroker(java, tmp_path).start()
+    yield broker.port
+    broker.kill()
 
 
 @pytest.mark.parametrize("codec", ["none", "gzip"])

@@ -211,6 +211,31 @@ def test_settings_of_brokers(both, broker):
         assert len(every) > 150
 
 
+def test_levels_of_loggers(both):
+    """KIP-412: the loggers that both brokers have, changed and reset while they run."""
+    name = ("--entity-type", "broker-loggers", "--entity-name", "0")
+    controller, requests = "kafka.controller.KafkaController", "kafka.request.logger"
+    change = ("configs", "--alter", *name, "--add-config")
+    reset = ("configs", "--alter", *name, "--delete-config")
+    shown = ("configs", "--describe", *name)
+    both.run(*change, f"{controller}=DEBUG,{requests}=ERROR")
+    try:
+        for logger, level in ((controller, "DEBUG"), (requests, "ERROR")):
+            (line,) = both.run(*shown, but=lines_with(f"{logger}="))
+            assert f"{logger}={level} " in line
+        both.run(*change, f"{controller}=LOUD", status=1)
+        both.run(*change, "no.such.Logger=DEBUG", status=1)
+        both.run("configs", "--alter", "--entity-type", "broker-loggers", "--entity-name", "x",
+                 "--add-config", f"{controller}=DEBUG", status=1)  # fmt: skip
+    finally:
+        both.run(*reset, f"{controller},{requests}")
+    for logger in (controller, requests):
+        for address in both.addresses:
+            (line,) = lines_with(f"{logger}=")(both.run_on(address, *shown))
+            assert "=ERROR " not in line
+            assert "=DEBUG " not in line
+
+
 def test_records_go_in_and_come_out(both, new_topic):
     split = ("--property", "parse.key=true", "--property", "key.separator=:")
     produce(both, new_topic, "a:1", "b:2", options=split)

@@ -4,21 +4,18 @@
 bits of an offset, so what it reads back is a short log.
 """
 
-import shutil
 import subprocess
-from pathlib import Path
 
 import pytest
 
 from kctl.protocol.kafka07 import FetchRequest, decode_fetch_answer
 from kctl.records.message07 import messages, valid_bytes
 from tests.serve.test_kafka07 import Client07, broker07
+from tests.support.other_consumers import npm_packages
 from tests.support.waiting import wait_for
 
 pytestmark = pytest.mark.slow
 
-PACKAGES = ("franz-kafka@0.7.5", "kafka@0.2.3")
-CACHE = Path.home() / ".cache" / "kctl-tests" / "npm-kafka-0.7"
 LIMIT_S = 120
 COUNT = 10_000
 SHORT = 2_000
@@ -74,21 +71,14 @@ kafka.connect(() => {
 @pytest.fixture(scope="module")
 def node():
     """Runs a script with the packages."""
-    if shutil.which("npm") is None:
-        pytest.skip("needs Node.js and npm")
-    if not (CACHE / "node_modules" / "franz-kafka").exists():
-        CACHE.mkdir(parents=True, exist_ok=True)
-        command = ["npm", "install", "--omit=optional", "--prefix", str(CACHE), *PACKAGES]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
-        if done.returncode:
-            pytest.skip(f"npm cannot install the clients: {done.stderr[-300:]}")
+    folder = npm_packages("npm-kafka-0.7", "franz-kafka@0.7.5", "kafka@0.2.3")
 
     def run(script, *arguments):
-        path = CACHE / f"script-{abs(hash(script))}.js"
+        path = folder / f"script-{abs(hash(script))}.js"
         path.write_text(script)
         command = ["node", str(path), *map(str, arguments)]
         done = subprocess.run(
-            command, capture_output=True, text=True, timeout=LIMIT_S, check=False, cwd=CACHE
+            command, capture_output=True, text=True, timeout=LIMIT_S, check=False, cwd=folder
         )
         assert done.returncode == 0, done.stdout[-500:] + done.stderr[-2_000:]
 

@@ -18,7 +18,14 @@ from kctl.errors import NotFoundError
 from kctl.kafka import ConsumerConnector, ConsumerTimeoutError
 from tests.support import apache_kafka, java_consumers
 from tests.support.api_pages import API
-from tests.support.classic_group import Topic, Watcher, settled, values, wrong_deliveries
+from tests.support.classic_group import (
+    Topic,
+    Watcher,
+    report,
+    settled,
+    values,
+    wrong_deliveries,
+)
 from tests.support.java_consumers import JavaConsumer
 from tests.support.kctl_consumer import KctlConsumer
 from tests.support.kctl_process import KctlBroker
@@ -27,6 +34,8 @@ from tests.support.waiting import wait_for
 pytestmark = pytest.mark.kafka
 EVENTS = int(os.environ.get("KCTL_CLASSIC_EVENTS", "8"))
 MEMBERS = 4 if EVENTS > 20 else 2
+# Up to ten sessions.
+PAUSES_S = (1, 5, 20) if EVENTS > 20 else (0.5, 5)
 KILLS = int(os.environ.get("KCTL_CLASSIC_KILLS", "3"))
 JAVA = {"auto_commit_enable": "true", "auto_commit_interval_ms": 300}
 
@@ -117,12 +126,14 @@ def test_kctl_and_java_members_share_a_group_through_events(cluster):
                 join(kind)
         for number in range(EVENTS):
             topic.write(200)
-            play_event(random, topic, alive, join, KctlConsumer if number % 2 else JavaConsumer)
+            kind = KctlConsumer if number % 2 else JavaConsumer
+            play_event(random, topic, alive, join, kind, pauses_s=PAUSES_S)
             wait_for(
                 lambda: settled(watcher, topic, everyone),
                 lambda n=number: unsettled(n, watcher, topic, everyone),
             )
         ours = [it for it in everyone if isinstance(it, KctlConsumer)]
+        report(EVENTS, watcher, topic, everyone, ours)
         assert wrong_deliveries(watcher, ours) == []
         assert sum(len(it.said("message")) for it in ours) > 0
     finally:
@@ -136,15 +147,17 @@ def unsettled(number, watcher, topic, members):
     return f"event {number}: {watcher.owners_now(topic.partitions)}, missing {sorted(missing)[:9]}"
 
 
-def play_event(random, topic, alive, join, kind):
+def play_event(
+    random, topic, alive, join, kind, *, events=("kill", "stop", "leave", "grow"), pauses_s=(0.5, 5)
+):
     """One event; there are always members left."""
     member = random.choice(alive)
-    event = random.choice(["kill", "stop", "leave", "grow"])
+    event = random.choice(events)
     if event == "grow":
         topic.grow()
     elif event == "stop":
         member.process.send_signal(signal.SIGSTOP)
-        time.sleep(random.choice([0.5, 5]))
+        time.sleep(random.choice(pauses_s))
         member.process.send_signal(signal.SIGCONT)
     else:
         alive.remove(member)

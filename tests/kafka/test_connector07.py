@@ -156,6 +156,7 @@ def test_two_members_share_a_topic_and_commit_positions(store, write, connect):
     assert {it.offset for it in read(PARTITIONS, streams[0])} == set(ends.values())
 
 
+@pytest.mark.slow
 def test_a_killed_members_partitions_go_to_another_with_what_it_did_not_commit(
     cluster, store, write, connect
 ):

@@ -76,6 +76,31 @@ def test_a_first_commit_of_many_partitions_takes_two_transactions():
     assert len(transactions) == 2
 
 
+def test_a_member_that_registers_its_topics_after_its_id_is_seen_then():
+    """As kafka-node does: the first members may read its id while it has no data."""
+    runtime = virtual_runtime()
+    store = EmbeddedStore(runtime, ZnodeDatabase.in_memory(runtime))
+    registry = ConsumerRegistry(store)
+    events = []
+    name = "g_0b9cd3f6-1f59-4f3c-8d0e-2f6c1c0b7a11"
+    path = f"/consumers/g/ids/{name}"
+
+    async def members():
+        return await registry.members("g", events.append)
+
+    async def story():
+        await registry.create_recursive(path, b"")
+        assert await members() == {name: None}
+        assert events == []
+        await store.set(path, b'{"version":1,"subscription":{"t": 1},"pattern":"white_list"}')
+        return (await members())[name]
+
+    task = runtime.scheduler.spawn(story())
+    runtime.scheduler.settle()
+    assert task.result().streams == {"t": 1}
+    assert [it.path for it in events] == [path]
+
+
 @pytest.mark.parametrize("is_carried_out", [True, False])
 def test_a_release_that_is_repeated_leaves_a_partition_that_is_anothers_by_now(is_carried_out):
     runtime = virtual_runtime()

@@ -6,6 +6,7 @@ import pytest
 
 from kctl.errors import StorageError
 from kctl.runtime.real import make_runtime
+from kctl.store import database as database_module
 from kctl.store.database import ZnodeDatabase
 from kctl.store.embedded import EmbeddedStore
 from kctl.store.errors import BadArgumentsError, NotWrittenError, SessionExpiredError
@@ -195,3 +196,29 @@ def test_too_much_data_and_deleting_the_root_are_refused(runtime):
         store.create("/a", bytes(5 << 20)).result()
     with pytest.raises(BadArgumentsError):
         store.delete("/").result()
+
+
+def test_many_sessions_expire_over_many_turns(runtime, tmp_path, monkeypatch):
+    monkeypatch.setattr(database_module, "SESSIONS_PER_TURN", 3)
+    database = ZnodeDatabase.open(runtime, str(tmp_path))
+    expired, turn = [], [0]
+
+    class Owner:
+        def session_expired(self):
+            expired.append(turn[0])
+
+    for _ in range(10):
+        database.open_session(Owner(), timeout_ms=1)
+
+    def count():
+        turn[0] += 1
+        if len(expired) < 10:
+            runtime.scheduler.call_later(0, count)
+        else:
+            ended.set_result(None)
+
+    ended = runtime.scheduler.future()
+    count()
+    runtime.scheduler.run_until(ended)
+    assert max(expired.count(number) for number in expired) <= 3
+    runtime.scheduler.run_until(database.close())

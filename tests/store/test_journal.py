@@ -142,6 +142,17 @@ def test_file_that_is_no_journal_is_refused(tmp_path):
         read(tmp_path)
 
 
+def test_only_the_owner_can_read_the_journal(tmp_path):
+    """It contains users' SCRAM credentials, from which a reader can pretend to be the broker."""
+    directory = tmp_path / "metadata"
+    write_story(directory)
+    assert directory.stat().st_mode & 0o777 == 0o700
+    # As earlier versions left it.
+    directory.chmod(0o755)
+    read(directory)
+    assert directory.stat().st_mode & 0o777 == 0o700
+
+
 def test_refused_directory_is_let_go_of(tmp_path):
     path = tmp_path / "journal-0000000000000001"
     path.write_bytes(b"something else")

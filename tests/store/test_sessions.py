@@ -36,3 +36,13 @@ def test_forgotten_session_never_expires():
     tracker.forget(1)
     tracker.forget(1)
     assert tracker.expire(1000) == []
+
+
+def test_sessions_beyond_the_number_asked_for_are_still_due_and_can_be_touched():
+    tracker = SessionTracker()
+    for session_id in (1, 2, 3, 4):
+        tracker.track(session_id, timeout_ms=100, now_ms=session_id)
+    assert tracker.expire(500, 2) == [1, 2]
+    assert tracker.next_deadline_ms() == 103
+    assert tracker.touch(4, now_ms=500)
+    assert tracker.expire(500, 2) == [3]

@@ -15,10 +15,10 @@ TEXT_SHOWN = 300
 class BrokerClient:
     """One connection; what a closed connection leaves is ConnectionError."""
 
-    def __init__(self, address: str) -> None:
+    def __init__(self, address: str, client_id: str = "test") -> None:
         host, _, port = address.rpartition(":")
         self._socket = socket.create_connection((host, int(port)), TIMEOUT_S)
-        self._connection = ClientConnection("test")
+        self._connection = ClientConnection(client_id)
 
     def send(self, message, version=None, *, is_answered=True):
         """Send without waiting."""

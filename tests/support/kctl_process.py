@@ -1,6 +1,7 @@
 """`kctl serve` as a process, for tests that kill it, restart it or talk to it from outside."""
 
 import contextlib
+import re
 import signal
 import subprocess
 import sys
@@ -13,6 +14,10 @@ from tests.support.waiting import wait_for
 # No test waits this long: it ends what hangs, also on a machine that does much else.
 START_TIMEOUT_S = 120
 LOCALHOST = "127.0.0.1"
+# A line of kctl.broker.event_log, where nothing is wrong.
+_EVENT = re.compile(
+    r"\] INFO .* \(kafka\.(controller|coordinator|server\.(Kafka|Replica))[\w.]+\)$"
+)
 # For brokers that many tests share. Many records of tests are years old, and the check of the
 # retention, the first of which comes five minutes after the start, would delete them.
 KEEPS_OLD_RECORDS = {"log.retention.check.interval.ms": str(24 * 3600 * 1000)}
@@ -63,11 +68,15 @@ class KctlBroker:
 
     @property
     def errors(self) -> str:
-        """What the broker said on stderr so far, but for long turns of its loop: on a machine that
-        is busy with other things any turn may take long."""
+        """What the broker said on stderr so far, but for events, and for long turns of its loop: on
+        a machine that is busy with other things any turn may take long."""
         path = self.directory / "stderr.log"
         lines = path.read_text().splitlines(keepends=True) if path.exists() else []
-        return "".join(line for line in lines if "The event loop was busy" not in line)
+        return "".join(
+            line
+            for line in lines
+            if "The event loop was busy" not in line and not _EVENT.search(line)
+        )
 
     def start(self) -> "KctlBroker":
         """Run it, and wait until it is ready."""

@@ -14,7 +14,12 @@ from kctl.cli.text_files import read_text
 from kctl.errors import UsageError
 
 if TYPE_CHECKING:
-    from kctl.admin.group_migration import GroupMigration, MigrationPlan, MigrationStep
+    from kctl.admin.group_migration import (
+        GroupMigration,
+        MigrationPlan,
+        MigrationStep,
+        OffsetStore,
+    )
     from kctl.admin.zookeeper_cluster import ZooKeeperCluster
     from kctl.cli.session import Change
 
@@ -40,6 +45,15 @@ def migrate(
         str | None,
         Option("--rollback", metavar="FILE", help="Restore the offsets in such a file."),
     ] = None,
+    mirror: Annotated[
+        list[str] | None,
+        Option(
+            "--mirror",
+            metavar="[BROKER=]NAME",
+            help="Translate positions of Kafka 0.7 by the map of this mirror of a broker; may be "
+            "repeated.",
+        ),
+    ] = None,
 ) -> int:
     """Copy the committed offsets of groups from ZooKeeper to Kafka, or back. Groups with live
     members on either side are refused.
@@ -48,45 +62,90 @@ def migrate(
     offsets that it replaces, which --rollback restores. It reads back what it has written. The
     offsets at the source stay.
 
+    Groups of Kafka 0.7 have positions in bytes. With --mirror, they become the offsets of the same
+    records where `kctl mirror run` has copied them to from kafka-0.7:// or zookeeper-0.7://.
+
     \b
     Examples:
       kctl group migrate billing --to kafka --zookeeper zk1:2181 -b kafka1:9092 --dry-run
       kctl group migrate '*' --to kafka --zookeeper zk1:2181 --yes
       kctl group migrate --rollback migrate-to-kafka.undo.json --zookeeper zk1:2181 --yes
+      kctl group migrate billing --to kafka --zookeeper old:2181 -b dc2:9092 --mirror 0=old1
     """
-    from kctl.admin.group_migration import OffsetStore, parse_undo_document, undo_document
+    from kctl.admin.group_migration import parse_undo_document
 
     if rollback is not None:
-        if names or to or undo_file:
+        if names or to or undo_file or mirror:
             raise UsageError("--rollback takes groups and direction from the file")
         document = parse_undo_document(read_text(rollback), rollback)
         return write_offsets(
             session, zookeeper, lambda migration: migration.plan_rollback(document)
         )
+    store, path = _direction(session, names, to, undo_file)
+    mirrors = _mirrors(mirror or [], store)
+
+    def plan(migration: "GroupMigration") -> "Coroutine[Any, Any, MigrationPlan]":
+        if not mirrors:
+            return migration.plan(names or [], store)
+        from kctl.mirror.groups07 import plan_migration07
+
+        return plan_migration07(migration, names or [], mirrors)
+
+    return write_offsets(session, zookeeper, plan, lambda it: _keep(session, it, path, zookeeper))
+
+
+def _direction(
+    session: Session, names: list[str] | None, to: str | None, undo_file: str | None
+) -> "tuple[OffsetStore, Path]":
+    """Return where the offsets go, and the file with those that they replace; UsageError."""
+    from kctl.admin.group_migration import OffsetStore
+
     if not names:
         raise UsageError("No groups given", hint="name groups, or '*' for all")
     if to not in list(OffsetStore):
         raise UsageError("Give the direction", hint="--to kafka or --to zookeeper")
-    store, path = OffsetStore(to), Path(undo_file or f"migrate-to-{to}.undo.json")
+    path = Path(undo_file or f"migrate-to-{to}.undo.json")
     if path.exists() and not session.dry_run:
         raise UsageError(
             f"{path} exists already: it may undo an earlier migration",
             hint="give another --undo-file, or remove it",
         )
+    return OffsetStore(to), path
 
-    def keep(plan: "MigrationPlan") -> None:
-        try:
-            with path.open("x", encoding="utf-8") as file:
-                file.write(undo_document(plan))
-        except OSError as error:
+
+def _keep(session: Session, plan: "MigrationPlan", path: Path, zookeeper: str) -> None:
+    """Write what a migration replaces to a new file."""
+    from kctl.admin.group_migration import undo_document
+
+    try:
+        with path.open("x", encoding="utf-8") as file:
+            file.write(undo_document(plan))
+    except OSError as error:
+        raise UsageError(
+            f"Cannot write {path}: {error.strerror}", hint="give another --undo-file"
+        ) from None
+    session.output.say(f"To undo it: kctl group migrate --rollback {path} --zookeeper {zookeeper}")
+
+
+def _mirrors(given: list[str], to: str) -> dict[int | None, str]:
+    """Return the names of mirrors by broker id, None for all brokers."""
+    from kctl.mirror.formats import check_name
+
+    mirrors: dict[int | None, str] = {}
+    for text in given:
+        broker, equals, name = text.rpartition("=")
+        if equals and not (broker.isascii() and broker.isdigit()):
+            raise UsageError(f"Not a broker id and a mirror: {text}", hint="e.g. --mirror 0=old1")
+        check_name(name)
+        key = int(broker) if equals else None
+        if key in mirrors:
             raise UsageError(
-                f"Cannot write {path}: {error.strerror}", hint="give another --undo-file"
-            ) from None
-        session.output.say(
-            f"To undo it: kctl group migrate --rollback {path} --zookeeper {zookeeper}"
-        )
-
-    return write_offsets(session, zookeeper, lambda migration: migration.plan(names, store), keep)
+                f"Two mirrors are given for {'all brokers' if key is None else broker}"
+            )
+        mirrors[key] = name
+    if mirrors and to != "kafka":
+        raise UsageError("--mirror translates offsets on the way to Kafka", hint="--to kafka")
+    return mirrors
 
 
 def write_offsets(
