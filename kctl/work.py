@@ -7,10 +7,11 @@ have spent enough. In both a value that was read before the turn may have change
 This module does not depend on the loop: `kctl.runtime.turns` drives work on it.
 """
 
-from collections.abc import Awaitable, Callable, Generator, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Generator, Iterable, Iterator, Sequence
 from typing import TypeVar
 
 T = TypeVar("T")
+KeyT = TypeVar("KeyT")
 
 
 class Claim(bytes):
@@ -34,6 +35,27 @@ def parts(items: Sequence[T], count_max: int) -> Iterator[Sequence[T]]:
     """Yield `items` in order, at most `count_max` at a time."""
     for start in range(0, len(items), max(count_max, 1)):
         yield items[start : start + count_max]
+
+
+def nested_parts(
+    groups: Iterable[tuple[KeyT, Sequence[T]]], units_max: int
+) -> Iterator[tuple[KeyT, Sequence[T]] | None]:
+    """Yield (key, some of its items) of each group, in order, and None where the caller gives
+    others a turn. A group and an item are a unit each, so groups without items take turns, too;
+    between two turns there are at most `units_max` units and one group.
+    """
+    units = 0
+    for key, items in groups:
+        if units >= units_max:
+            yield None
+            units = 0
+        units += 1
+        for part in parts(items, units_max):
+            if units + len(part) > units_max:
+                yield None
+                units = 0
+            units += len(part)
+            yield key, part
 
 
 def at_once(work: ClaimingWork[T]) -> T:

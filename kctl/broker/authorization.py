@@ -26,8 +26,9 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final
 
-from kctl.broker.error_responses import error_response, named_error_response
+from kctl.broker.error_responses import MIRRORED_PER_TURN, named_error_response, rejecting
 from kctl.broker.produced_batches import produced_batches
+from kctl.broker.replies import reply_in_turns
 from kctl.broker.request import Request
 from kctl.broker.security.acl_cache import AclCache
 from kctl.broker.security.client_access import ClientAccess
@@ -50,6 +51,7 @@ from kctl.protocol.messages.alter_user_scram_credentials import (
 from kctl.protocol.messages.describe_log_dirs import DescribeLogDirsResponse
 from kctl.protocol.messages.leave_group import LeaveGroupResponse
 from kctl.protocol.schema import Message
+from kctl.work import Work, parts
 
 # Larger requests are refused without being decoded: they may hold millions of elements.
 REFUSED_BY_NAME_BYTES_MAX: Final = 1024 * 1024
@@ -112,12 +114,15 @@ def _access(acl_cache: AclCache, request: Request) -> ClientAccess:
 # --- whole requests
 
 
-def refuse(request: Request, code: ErrorCode, message: str | None = None) -> None:
-    """Answer a request with an error for all that it names; with acks=0, close the connection."""
+def refuse(
+    services: Services, request: Request, code: ErrorCode, message: str | None = None
+) -> None:
+    """Answer a request with an error for all that it names, now or in turns if this is much; with
+    acks=0, close the connection."""
     if getattr(request.body, "acks", None) == ACKS_NONE:
         request.close()
         return
-    request.reply(error_response(request, code, message))
+    reply_in_turns(services.runtime.scheduler, request, rejecting(request, code, message))
 
 
 def allow_all(_services: Services, request: Request) -> Request | None:
@@ -136,12 +141,12 @@ class OnCluster:
 
     operation: AclOperation
 
-    def __call__(self, _services: Services, request: Request) -> Request | None:
+    def __call__(self, services: Services, request: Request) -> Request | None:
         """Refuse the whole request unless the client has the permission."""
         if request.access.allows_cluster(self.operation):
             return request
         code = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
-        refuse(request, code, MESSAGES[code])
+        refuse(services, request, code, MESSAGES[code])
         return None
 
 
@@ -153,13 +158,13 @@ class OnOne:
     resource_type: ResourceType
     field: str
 
-    def __call__(self, _services: Services, request: Request) -> Request | None:
+    def __call__(self, services: Services, request: Request) -> Request | None:
         """Refuse the whole request unless the client has the permission."""
         name = getattr(request.body, self.field)
         if request.access.allows(self.operation, self.resource_type, name or ""):
             return request
         code = AUTHORIZATION_ERRORS[self.resource_type]
-        refuse(request, code, MESSAGES[code])
+        refuse(services, request, code, MESSAGES[code])
         return None
 
 
@@ -309,7 +314,7 @@ TOPICS = Elements("topics", "topics")
 # --- APIs with rules of their own
 
 
-def guard_produce(_services: Services, request: Request) -> Request | None:
+def guard_produce(services: Services, request: Request) -> Request | None:
     """Require Write on the transactional id of transactional batches, else IdempotentWrite for
     batches with a producer id; then Write on each topic.
 
@@ -320,12 +325,12 @@ def guard_produce(_services: Services, request: Request) -> Request | None:
     if found.is_transactional:
         transactional_id = getattr(body, "transactional_id", None)
         if transactional_id is None or not access.allows(WRITE, TRANSACTIONAL_ID, transactional_id):
-            refuse(request, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
+            refuse(services, request, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
             return None
     elif found.has_producer_id and not access.allows_cluster(AclOperation.IDEMPOTENT_WRITE):
-        refuse(request, ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+        refuse(services, request, ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
         return None
-    return _write_topics(_services, request)
+    return _write_topics(services, request)
 
 
 _write_topics = OnEach(WRITE, TOPIC, Elements("topics", "responses"))
@@ -344,7 +349,7 @@ def guard_sync_group(services: Services, request: Request) -> Request | None:
     protocol is rejected for that first (Kafka 2.7: KafkaApis.handleSyncGroupRequest)."""
     body = request.body
     if request.api_version >= 5 and None in (body.protocol_type, body.protocol_name):
-        refuse(request, ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
+        refuse(services, request, ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
         return None
     return _READ_GROUP(services, request)
 
@@ -372,12 +377,13 @@ def at_controller(guard: Guard) -> Guard:
             return guard(services, request)
         if request.api_key is ApiKey.ALTER_USER_SCRAM_CREDENTIALS:
             _refuse_users(
+                services,
                 request,
                 ErrorCode.NOT_CONTROLLER,
                 "This is not the correct controller for this cluster.",
             )
         else:
-            refuse(request, ErrorCode.NOT_CONTROLLER)
+            refuse(services, request, ErrorCode.NOT_CONTROLLER)
         return None
 
     return guard_at_controller
@@ -463,25 +469,32 @@ def guard_describe_log_dirs(_services: Services, request: Request) -> Request | 
     return None
 
 
-def guard_alter_users(_services: Services, request: Request) -> Request | None:
+def guard_alter_users(services: Services, request: Request) -> Request | None:
     """Require Alter on the cluster."""
     if request.access.allows_cluster(ALTER):
         return request
     code = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
-    _refuse_users(request, code, MESSAGES[code])
+    _refuse_users(services, request, code, MESSAGES[code])
     return None
 
 
-def _refuse_users(request: Request, code: ErrorCode, message: str) -> None:
+def _refuse_users(services: Services, request: Request, code: ErrorCode, message: str) -> None:
+    work = _refusing_users(request, code, message)
+    reply_in_turns(services.runtime.scheduler, request, work)
+
+
+def _refusing_users(
+    request: Request, code: ErrorCode, message: str
+) -> Work[AlterUserScramCredentialsResponse]:
     names = {it.name for it in (*request.body.deletions, *request.body.upsertions)}
-    request.reply(
-        AlterUserScramCredentialsResponse(
-            results=[
-                AlterUserScramCredentialsResult(user=name, error_code=code, error_message=message)
-                for name in sorted(names)
-            ]
-        )
-    )
+    response = AlterUserScramCredentialsResponse()
+    for part in parts(sorted(names), MIRRORED_PER_TURN):
+        yield
+        response.results += [
+            AlterUserScramCredentialsResult(user=name, error_code=code, error_message=message)
+            for name in part
+        ]
+    return response
 
 
 _READ_GROUP = OnOne(READ, GROUP, "group_id")

@@ -15,6 +15,7 @@ from collections.abc import Callable, Coroutine, Iterable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING
 
+from kctl import __version__
 from kctl.broker.adoption import adopt_topics, check_is_new, known_identity
 from kctl.broker.assembly import Foundation, assemble
 from kctl.broker.broker_listeners import BrokerListeners
@@ -28,7 +29,7 @@ from kctl.broker.handlers import HANDLERS
 from kctl.broker.log.log_cleaner import CleanerSettings
 from kctl.broker.log.log_config import LogConfig
 from kctl.broker.log.log_manager import LogManager, LogManagerOptions
-from kctl.broker.loggers import AUTHORIZER, LOGS, NETWORK, broker_levels
+from kctl.broker.loggers import AUTHORIZER, LOGS, NETWORK, SERVER, broker_levels
 from kctl.broker.network.server import SocketServer
 from kctl.broker.replication.replica_manager import ReplicaManager
 from kctl.broker.request import Request, RequestContext
@@ -149,7 +150,8 @@ class Broker:
         broker_id = await self._broker_id(cluster_store, known.broker_id if known else NO_ID)
         passwords = StoredPasswords(self.runtime, self.config, broker_id)
         await passwords.encode_again(cluster_store)
-        dynamic_configs = DynamicConfigs(self.runtime, cluster_store, passwords)
+        server_runtime = self.loggers.runtime(self.runtime, SERVER)
+        dynamic_configs = DynamicConfigs(server_runtime, cluster_store, passwords)
         await dynamic_configs.start()
         access_runtime = self.loggers.runtime(self.runtime, AUTHORIZER)
         self._access = await access_control(access_runtime, cluster_store, self.config)
@@ -186,6 +188,9 @@ class Broker:
             metering.readiness.is_running = True
         self._undo.push(
             partial(self._at_most, CONTROLLED_SHUTDOWN_MS_MAX, "controlled shutdown", member.leave)
+        )
+        self.runtime.trace.event(
+            "broker_started", broker_id=broker_id, cluster_id=cluster_id, version=__version__
         )
 
     async def _open_store(self) -> MetadataStore:
@@ -277,7 +282,7 @@ class Broker:
         self.server = await self._listeners.start(
             services,
             live_configs,
-            handle if metering is None else metering.meter.on_request(handle),
+            handle,
             paths if metering is None else metering.fast_paths(paths),
             None if self._access is None else partial(self._access.may_be_decoded, services),
         )
@@ -434,7 +439,12 @@ class Broker:
             self.metering.readiness.is_stopping = True
         if self._cluster_store is not None:
             self._cluster_store.stop_waiting()
+        services = self.services
+        if services is not None:
+            self.runtime.trace.event("broker_stopping", broker_id=services.broker_id)
         await self._undo.run()
+        if services is not None:
+            self.runtime.trace.event("broker_stopped", broker_id=services.broker_id)
 
     async def _at_most(
         self, limit_ms: int, what: str, step: Callable[[], Coroutine[object, object, None]]

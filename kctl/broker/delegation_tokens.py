@@ -32,11 +32,14 @@ from kctl.protocol.sasl.scram import (
 )
 from kctl.runtime.runtime import Runtime
 from kctl.runtime.scheduler import Timer
+from kctl.runtime.turns import pace_of
 from kctl.store.cluster_store import ClusterStore
 from kctl.store.errors import NoNodeError, StoreError
 from kctl.store.security_znodes import TOKEN_CHANGES, TokenInformation
 
 _ID_BYTES = 16
+# What the deletion of an expired token takes, in units of Pace.
+UNITS_PER_DELETION = 50
 
 Credentials = dict[ScramMechanism, ScramCredential]
 
@@ -238,7 +241,9 @@ class DelegationTokens:
 
     async def _sweep(self) -> None:
         now_ms = self._now_ms()
+        pace = pace_of(self._runtime.scheduler)
         for token in [it for it in self._tokens.values() if _has_expired(it, now_ms)]:
+            await pace.spend(UNITS_PER_DELETION)
             try:
                 await self._delete(token)
             except StoreError as error:

@@ -29,6 +29,10 @@ from kctl.protocol.messages.offset_delete import OffsetDeleteRequest, OffsetDele
 from kctl.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchResponse
 from kctl.protocol.messages.write_txn_markers import WritableTxnMarker
 from kctl.protocol.schema import Field, Message, Struct
+from kctl.work import Work, at_once, parts
+
+# Elements of a response that are made in one turn, a few milliseconds.
+MIRRORED_PER_TURN = 1_000
 
 # Array of a response: the request's arrays to which it may correspond.
 _REQUEST_ARRAYS = {
@@ -79,22 +83,34 @@ _UNKNOWN_VALUES = {
 def error_response(request: Request, code: ErrorCode, message: str | None = None) -> Message:
     """Return the response that rejects `request` with `code`, and `message` where the response has
     a field for it. For Metadata, use `mark_metadata`."""
+    return at_once(rejecting(request, code, message))
+
+
+def rejecting(request: Request, code: ErrorCode, message: str | None = None) -> Work[Message]:
+    """Make `error_response`, with a `yield` after every MIRRORED_PER_TURN elements."""
     if isinstance(request.body, OffsetDeleteRequest):
         return OffsetDeleteResponse(error_code=int(code))
     if isinstance(request.body, OffsetFetchRequest) and request.api_version >= 2:
         return OffsetFetchResponse(error_code=int(code))
-    return named_error_response(request, code, message)
+    response = yield from _naming(request, code, message)
+    return response
 
 
 def named_error_response(request: Request, code: ErrorCode, message: str | None = None) -> Message:
     """Return `error_response` with all that the request names, even where Kafka returns one error
     instead."""
+    return at_once(_naming(request, code, message))
+
+
+def _naming(request: Request, code: ErrorCode, message: str | None) -> Work[Message]:
     if request.api_key == ApiKey.DESCRIBE_LOG_DIRS:
         return DescribeLogDirsResponse(results=[DescribeLogDirsResult(error_code=int(code))])
     if isinstance(request.body, AlterReplicaLogDirsRequest):
-        return _rejected_moves(request.body, code)
+        moves = yield from _rejected_moves(request.body, code)
+        return moves
     response_class: type[Any] = request.api_key.response_class
-    response: Message = _mirrored(response_class, request.body, code, message)
+    mirror = _Mirror(response_class, request.body, code, message, _Turn())
+    response: Message = yield from mirror.of(request.body)
     if isinstance(response, FetchResponse):
         # This field is the session's error, which would hide those of the partitions.
         response.error_code = 0
@@ -105,21 +121,22 @@ def named_error_response(request: Request, code: ErrorCode, message: str | None 
     return response
 
 
-def _rejected_moves(requested: AlterReplicaLogDirsRequest, code: ErrorCode) -> Message:
+def _rejected_moves(requested: AlterReplicaLogDirsRequest, code: ErrorCode) -> Work[Message]:
     # The request is grouped by directory, the response by topic.
-    return AlterReplicaLogDirsResponse(
-        results=[
-            AlterReplicaLogDirTopicResult(
-                topic_name=topic.name,
-                partitions=[
-                    AlterReplicaLogDirPartitionResult(partition_index=it, error_code=int(code))
-                    for it in topic.partitions
-                ],
-            )
-            for directory in requested.dirs
-            for topic in directory.topics
-        ]
-    )
+    response = AlterReplicaLogDirsResponse()
+    number, turn = int(code), _Turn()
+    for directory in requested.dirs:
+        for topic in directory.topics:
+            result = AlterReplicaLogDirTopicResult(topic_name=topic.name)
+            response.results.append(result)
+            yield from turn.spend(1)
+            for part in parts(topic.partitions, MIRRORED_PER_TURN):
+                yield from turn.spend(len(part))
+                result.partitions += [
+                    AlterReplicaLogDirPartitionResult(partition_index=it, error_code=number)
+                    for it in part
+                ]
+    return response
 
 
 def mark_metadata(response: Message | None, code: ErrorCode) -> None:
@@ -132,9 +149,18 @@ def mark_metadata(response: Message | None, code: ErrorCode) -> None:
         topic.partitions = []
 
 
-def _mirrored(cls: type[Any], requested: object, code: ErrorCode, message: str | None) -> Any:
-    """Return an instance of `cls`, part of a response, that mirrors a part of the request."""
-    return _Mirror(cls, requested, code, message).of(requested)
+class _Turn:
+    """Counts the elements that were made since the last `yield`."""
+
+    def __init__(self) -> None:
+        self._left = MIRRORED_PER_TURN
+
+    def spend(self, count: int) -> Work[None]:
+        """Count elements that are about to be made; `yield` first if this turn has no room."""
+        self._left -= count
+        if self._left < 0:
+            self._left = MIRRORED_PER_TURN - count
+            yield
 
 
 class _Mirror:
@@ -142,9 +168,15 @@ class _Mirror:
     of them: a request may have thousands, so the fields are compared once."""
 
     def __init__(
-        self, cls: type[Any], sample: object, code: ErrorCode, message: str | None
+        self,
+        cls: type[Any],
+        sample: object,
+        code: ErrorCode,
+        message: str | None,
+        turn: _Turn,
     ) -> None:
         self._cls = cls
+        self._turn = turn
         self._code = code
         self._message = message
         self.constants: dict[str, object] = {}
@@ -169,27 +201,35 @@ class _Mirror:
             elif _holds_errors(field):
                 self._arrays.append(field)
 
-    def of(self, requested: object) -> Any:
-        """Return the instance for one part."""
+    def of(self, requested: object) -> Work[Any]:
+        """Make the instance for one part, with a `yield` where its turn is used up."""
         values = dict(self.constants)
         for name, source in self._copied.items():
             values[name] = getattr(requested, source)
         for field in self._arrays:
             items = _requested_items(field.name, requested)
-            values[field.name] = self._entries(field.element, items)
+            values[field.name] = yield from self._entries(field.element, items)
         return self._cls(**values)
 
-    def _entries(self, cls: Any, items: Sequence[object]) -> list[Any]:
+    def _entries(self, cls: Any, items: Sequence[object]) -> Work[list[Any]]:
+        entries: list[Any] = []
         if not items:
-            return []
+            return entries
         if isinstance(items[0], Struct):
             # An array of a response may mirror elements of one class only.
-            mirror = _Mirror(cls, items[0], self._code, self._message)
-            return [mirror.of(item) for item in items]
+            mirror = _Mirror(cls, items[0], self._code, self._message, self._turn)
+            for item in items:
+                yield from self._turn.spend(1)
+                entry = yield from mirror.of(item)
+                entries.append(entry)
+            return entries
         # The request's array holds only names or numbers.
-        constants = _Mirror(cls, None, self._code, self._message).constants
+        constants = _Mirror(cls, None, self._code, self._message, self._turn).constants
         identity = next(field.name for field in cls.fields if field.name in _IDENTITIES)
-        return [cls(**{**constants, identity: item}) for item in items]
+        for part in parts(items, MIRRORED_PER_TURN):
+            yield from self._turn.spend(len(part))
+            entries += [cls(**{**constants, identity: item}) for item in part]
+        return entries
 
 
 def _requested_items(name: str, requested: object) -> Sequence[object]:

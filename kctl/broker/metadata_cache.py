@@ -31,6 +31,8 @@ _SECURITY_PROTOCOLS = {protocol.number: protocol for protocol in SecurityProtoco
 
 # Partitions of a request processed per turn of the loop.
 PARTITIONS_PER_TURN = 5_000
+# Topics of a request whose partitions are put together with those known, per turn.
+TOPICS_PER_TURN = 2_000
 
 PartitionStates = Mapping[int, UpdateMetadataPartitionState]
 # Called after the swap with the topics whose partitions an update named.
@@ -89,20 +91,18 @@ class MetadataCache:
         for number, (topic, state) in enumerate(partition_states(request), 1):
             if number % PARTITIONS_PER_TURN == 0:
                 yield
+            if state is None:
+                continue
             if state.leader == LEADER_DURING_DELETE:
                 deleted.append(TopicPartition(topic, state.partition_index))
                 changes.setdefault(topic, {})[state.partition_index] = None
             else:
                 changes.setdefault(topic, {})[state.partition_index] = state
-        old = self.snapshot
-        topics = dict(old.topics)
-        for topic, states in changes.items():
-            partitions = {**topics.get(topic, {}), **states}
-            kept = {n: state for n, state in partitions.items() if state is not None}
-            if kept:
-                topics[topic] = kept
-            else:
-                topics.pop(topic, None)
+        while True:
+            old = self.snapshot
+            topics = yield from _changed(old.topics, changes)
+            if self.snapshot is old:
+                break
         controller_id = request.controller_id
         self.snapshot = Snapshot(
             old.version + 1,
@@ -111,14 +111,16 @@ class MetadataCache:
             endpoints,
             topics,
         )
-        if not old.version:
+        self._announce(list(changes), is_first=not old.version)
+        return deleted
+
+    def _announce(self, topics: list[str], *, is_first: bool) -> None:
+        if is_first:
             for first in self._first_update_listeners:
                 first()
-        if changes:
-            names = list(changes)
+        if topics:
             for listener in self._listeners:
-                listener(names)
-        return deleted
+                listener(topics)
 
     # --- brokers
 
@@ -200,6 +202,25 @@ class MetadataCache:
         )
 
 
+def _changed(
+    topics: Mapping[str, PartitionStates],
+    changes: Mapping[str, Mapping[int, UpdateMetadataPartitionState | None]],
+) -> Work[dict[str, PartitionStates]]:
+    """Return `topics` with `changes`, None for a partition that goes, with a `yield` after every
+    TOPICS_PER_TURN."""
+    changed = dict(topics)
+    for number, (topic, states) in enumerate(changes.items(), 1):
+        if number % TOPICS_PER_TURN == 0:
+            yield
+        partitions = {**changed.get(topic, {}), **states}
+        kept = {n: state for n, state in partitions.items() if state is not None}
+        if kept:
+            changed[topic] = kept
+        else:
+            changed.pop(topic, None)
+    return changed
+
+
 def _brokers(
     live_brokers: Iterable[UpdateMetadataBroker],
 ) -> tuple[dict[int, BrokerInfo], dict[int, dict[str, Endpoint]]]:
@@ -227,10 +248,13 @@ def _brokers(
 
 def partition_states(
     request: UpdateMetadataRequest,
-) -> Iterable[tuple[str, UpdateMetadataPartitionState]]:
-    """Yield (topic, state) of a request of any version."""
+) -> Iterable[tuple[str, UpdateMetadataPartitionState | None]]:
+    """Yield (topic, state) of a request of any version, (topic, None) of a topic without
+    partitions: the caller may have to count it."""
     for state in request.ungrouped_partition_states:
         yield state.topic_name, state
     for topic in request.topic_states:
+        if not topic.partition_states:
+            yield topic.topic_name, None
         for state in topic.partition_states:
             yield topic.topic_name, state

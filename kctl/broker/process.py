@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from kctl.broker.broker import Broker
+from kctl.broker.event_log import EventLog
 from kctl.broker.loggers import LogSettings, broker_levels
 from kctl.configs.broker_config import BrokerConfig
 from kctl.metrics.metrics_port import MetricsPort
@@ -47,7 +48,9 @@ def run_broker(
     file = None if settings.path is None else LogFile(settings.path, settings.size_max)
     sink = LineTrace(file, as_json=settings.as_json)
     loggers = Loggers(sink, broker_levels(settings.levels))
-    runtime = make_runtime(loggers.trace(events=sink))
+    # The runtime comes later, as it is made with this trace.
+    events = EventLog(loggers, lambda: runtime.clock.monotonic_ms())  # noqa: PLW0108
+    runtime = make_runtime(loggers.trace(events=events))
     metering = None if metrics is None else _metering(runtime, metrics)
     broker = Broker(
         runtime if metering is None else metering.runtime,
@@ -94,13 +97,16 @@ def _reload_on_hang_up(
     runtime: RealRuntime, config: BrokerConfig, broker: Broker, log_file: LogFile | None
 ) -> None:
     """Open the log file again on SIGHUP, and read the key and trust stores again once the broker
-    listens."""
+    listens, and those of the metrics."""
 
     def reload() -> None:
         if log_file is not None:
             log_file.reopen()
         if broker.server is not None and config.tls_listeners:
             broker.server.reload_tls()
+        if metering is not None and metering.has_tls:
+            metering.reload_tls()
 
-    if config.tls_listeners or log_file is not None:
+    metering = broker.metering
+    if config.tls_listeners or log_file is not None or (metering and metering.has_tls):
         on_hang_up(runtime.scheduler, reload)

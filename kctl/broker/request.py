@@ -4,12 +4,15 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from kctl.broker.request_times import RequestTimes
 from kctl.broker.security.access import UNRESTRICTED, Access
 from kctl.model import SecurityProtocol
 from kctl.protocol.api_keys import ApiKey
 from kctl.protocol.schema import Message
 
 ANONYMOUS: Final = "User:ANONYMOUS"
+# Of clients that do not give it (KIP-511).
+UNKNOWN_SOFTWARE: Final = "unknown"
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +30,9 @@ class RequestContext:
     connection_number: int = 0
     # The requests come from this process itself. Never set for a connection.
     is_internal: bool = False
+    # The name and version of the client's library, from ApiVersions (KIP-511).
+    software_name: str = UNKNOWN_SOFTWARE
+    software_version: str = UNKNOWN_SOFTWARE
 
 
 @dataclass(slots=True)
@@ -57,10 +63,16 @@ class Request:
     is_cancellable: bool = False
     # What the client may do. Set before the handler is called, if access is controlled.
     access: Access = UNRESTRICTED
-    # Set by the handler: milliseconds that the client has to pause (KIP-219).
+    # Milliseconds that the client has to pause (KIP-219): set by the handler, and by the connection
+    # when it counts the response.
     throttle_ms: int = 0
     # Set by the connection: logs an error that no handler expects, and closes the connection.
     failed: "Callable[[Request, Exception], None] | None" = None
+    # None: no one asks where its time goes.
+    times: RequestTimes | None = None
+    # Set by the connection for a large request: releases the elements of its body, in later turns,
+    # once nothing else refers to the body.
+    release: Callable[[], None] | None = None
 
     def cancellable(self) -> Callable[[], bool]:
         """Make the request end with its client; return a function that returns whether the response
@@ -75,6 +87,9 @@ class Request:
             raise RuntimeError("the request already has a response")
         self.answered = True
         self.send(response)
+        if self.is_abandoned and self.release is not None:
+            # Otherwise the connection does so, after it has sent the response.
+            self.release()
 
     def fail(self, error: Exception) -> None:
         """Log an unexpected `error`, and close the connection if the request has no response yet.

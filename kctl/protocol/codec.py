@@ -17,6 +17,7 @@ or that lacks a field which has a value; UsageError for a value that does not fi
 """
 
 # The two source generators are imported on first use: `kctl --help` needs neither.
+from collections.abc import Callable
 from struct import error as struct_error
 from typing import Any, TypeVar
 
@@ -27,6 +28,11 @@ from kctl.protocol.schema import Message, Part
 from kctl.work import Work
 
 MessageT = TypeVar("MessageT", bound=Message)
+
+# Elements of a message that are released in one turn, within a millisecond. So many numbers of an
+# array take as long as one of them.
+ELEMENTS_RELEASED_PER_TURN = 4_000
+NUMBERS_PER_ELEMENT = 32
 
 
 def encode(message: Message, version: int) -> list[Part]:
@@ -39,15 +45,17 @@ def encode(message: Message, version: int) -> list[Part]:
         raise _unfit(cls, version, error) from error
 
 
-def encoding(message: Message, version: int) -> Work[list[Part]]:
+def encoding(
+    message: Message, version: int, elements: list[object] | None = None
+) -> Work[list[Part]]:
     """Encode as `encode` does, with a `yield` after every STRUCTS_PER_YIELD structs of arrays.
 
-    The message must not change meanwhile.
+    The message must not change meanwhile. Its structs are added to `elements`, see `releasing`.
     """
     cls = message.__class__
     encoder = cls.yielding_encoders.get(version) or compile_yielding_encoder(cls, version)
     try:
-        parts: list[Part] = yield from encoder(message)
+        parts: list[Part] = yield from encoder(message, _keeper(elements))
     except (struct_error, TypeError, AttributeError, UnicodeError) as error:
         raise _unfit(cls, version, error) from error
     return parts
@@ -64,18 +72,49 @@ def decode(cls: type[MessageT], version: int, buffer: Buffer, position: int = 0)
 
 
 def decoding(
-    cls: type[MessageT], version: int, buffer: Buffer, position: int = 0
+    cls: type[MessageT],
+    version: int,
+    buffer: Buffer,
+    position: int = 0,
+    elements: list[object] | None = None,
 ) -> Work[MessageT]:
-    """Decode as `decode` does, with a `yield` after every STRUCTS_PER_YIELD structs of arrays.
+    """Decode as `decode` does, with a `yield` after every STRUCTS_PER_YIELD structs or strings of
+    arrays, or as many numbers as take as long.
 
-    The buffer must not change meanwhile.
+    The buffer must not change meanwhile. The structs, and the numbers of long arrays, are added to
+    `elements`, see `releasing`.
     """
     decoder = cls.yielding_decoders.get(version) or compile_yielding_decoder(cls, version)
     try:
-        found: tuple[MessageT, int] = yield from decoder(buffer, position)
+        found: tuple[MessageT, int] = yield from decoder(buffer, position, _keeper(elements))
     except (struct_error, IndexError, CorruptDataError) as error:
         raise _corrupt(cls, version, error) from error
     return found[0]
+
+
+def releasing(elements: list[object]) -> Work[None]:
+    """Release a message of which all else is released, with a `yield` before each
+    ELEMENTS_RELEASED_PER_TURN of its elements, or as many numbers as take as long.
+
+    Python releases a message with all that is in it at once: tens of milliseconds for half a
+    million structs. One that was decoded or encoded in turns leaves `elements`, each after those in
+    it. From their end, a struct is released before the structs that it refers to, which remain.
+    """
+    while elements:
+        yield
+        left = ELEMENTS_RELEASED_PER_TURN
+        while elements and left > 0:
+            last = elements.pop()
+            left -= 1 + (len(last) // NUMBERS_PER_ELEMENT if type(last) is tuple else 0)
+            del last
+
+
+def _keeper(elements: list[object] | None) -> Callable[[object], object]:
+    return _nothing if elements is None else elements.append
+
+
+def _nothing(_element: object) -> None:
+    """Leave the element to its message."""
 
 
 def decode_at(

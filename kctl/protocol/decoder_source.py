@@ -34,8 +34,11 @@ REQUEST_ELEMENTS_MAX = 30_000
 # The controller's requests are as large as the cluster: 200,000 partitions with their replicas.
 CLUSTER_REQUEST_ELEMENTS_MAX = 2_000_000
 RESPONSE_ELEMENTS_MAX = 10_000_000
-# Structs of arrays that are decoded between two yields: a few milliseconds.
-STRUCTS_PER_YIELD = 2_000
+# Structs and strings of arrays that are decoded between two yields: a few milliseconds.
+STRUCTS_PER_YIELD = 1_000
+# Numbers of an array that take as long as a struct.
+NUMBERS_PER_STRUCT = 32
+NUMBERS_PER_YIELD = STRUCTS_PER_YIELD * NUMBERS_PER_STRUCT
 
 
 def decoder_source(
@@ -43,10 +46,12 @@ def decoder_source(
 ) -> tuple[str, dict[str, Any]]:
     """Return source that defines `run(buf, pos)`, and the globals it needs.
 
-    With `yields` it is a generator that yields after every STRUCTS_PER_YIELD structs.
+    With `yields` it defines `run(buf, pos, keep)`, a generator that yields after every
+    STRUCTS_PER_YIELD structs, or as much else. It passes each struct of an array to `keep`, after
+    the structs in it, and each tuple of numbers of a long array.
     """
     writer = _DecoderWriter(cls, version, yields=yields)
-    with writer.block("def run(buf, pos):"):
+    with writer.block("def run(buf, pos, keep):" if yields else "def run(buf, pos):"):
         writer.emit("end = len(buf)", f"left = {elements_max(cls)}")
         if yields:
             writer.emit("turn = STRUCTS_PER_YIELD", "if False: yield")
@@ -69,6 +74,7 @@ class _DecoderWriter(SourceWriter):
         self._yields = yields
         self.namespace.update(
             STRUCTS_PER_YIELD=STRUCTS_PER_YIELD,
+            NUMBERS_PER_YIELD=NUMBERS_PER_YIELD,
             new=object.__new__,
             unpack_from=unpack_from,
             more=continue_uvarint,
@@ -199,8 +205,25 @@ class _DecoderWriter(SourceWriter):
             self.number_array(str(field.element), place)
 
     def number_array(self, kind: str, place: str) -> None:
-        """Emit code that reads `n` numbers in one call."""
+        """Emit code that reads `n` numbers in one call; with yields, very many in several."""
         letter, size = FIXED[kind]
+        if self._yields:
+            self.emit(f"{place} = []")
+            with self.block("while n > NUMBERS_PER_YIELD:"):
+                self.emit(
+                    f"v = unpack_from('>%d{letter}' % NUMBERS_PER_YIELD, buf, pos)",
+                    "keep(v)",
+                    f"{place} += v",
+                    f"pos += NUMBERS_PER_YIELD * {size}",
+                    "n -= NUMBERS_PER_YIELD",
+                    "yield",
+                )
+            self.emit(
+                f"{place} += unpack_from('>%d{letter}' % n, buf, pos)",
+                f"pos += n * {size}",
+                f"turn -= n // {NUMBERS_PER_STRUCT}",
+            )
+            return
         unpackers = tuple(packed.unpack_from for packed in number_packings(letter))
         few = self.name("unpackers", unpackers)
         self.emit(
@@ -225,6 +248,7 @@ class _DecoderWriter(SourceWriter):
                 "v.append(str(buf[pos:e], 'utf-8', 'replace'))",
                 "pos = e",
             )
+            self.yield_sometimes()
 
     def struct_array(self, element: type[Struct], place: str, depth: int) -> None:
         """Emit code that reads `n` structs; those of fixed width without tags in one sweep."""
@@ -241,6 +265,7 @@ class _DecoderWriter(SourceWriter):
                 self.emit(f"{inner} = new({self.name('C', element)})", f"{targets}, = x")
                 self.absent_fields(element, inner)
                 self.emit(f"{add}({inner})")
+                self.keep(inner)
                 self.yield_sometimes()
             self.emit("pos = e")
             return
@@ -248,13 +273,19 @@ class _DecoderWriter(SourceWriter):
             self.struct(element, inner, depth + 1)
             self.flush()
             self.emit(f"{add}({inner})")
+            self.keep(inner)
             self.yield_sometimes()
 
+    def keep(self, struct: str) -> None:
+        """Emit code that keeps a complete struct, so that it can be released on its own."""
+        if self._yields:
+            self.emit(f"keep({struct})")
+
     def yield_sometimes(self) -> None:
-        """Emit code that counts a struct, and yields after STRUCTS_PER_YIELD."""
+        """Emit code that counts a struct or string, and yields after STRUCTS_PER_YIELD."""
         if self._yields:
             self.emit("turn -= 1")
-            with self.block("if turn == 0:"):
+            with self.block("if turn <= 0:"):
                 self.emit("yield", "turn = STRUCTS_PER_YIELD")
 
     def smallest_size(self, element: type[Struct] | str | None) -> int:
@@ -285,6 +316,8 @@ class _DecoderWriter(SourceWriter):
         with self.block("if t:"):
             self.emit("if t > 127: t, pos = more(buf, pos, t)", "left -= t")
             self.emit("if left < 0: raise size_error('tagged fields', t)")
+            if self._yields:
+                self.emit("turn -= t")
             if not known:
                 self.emit(f"{target}.unknown_tagged_fields, pos = read_unknown_tags(buf, pos, t)")
             else:

@@ -35,11 +35,12 @@ def encoder_source(
 ) -> tuple[str, dict[str, Any]]:
     """Return source that defines `run(o)`, and the globals it needs.
 
-    With `yields` it is a generator that yields after every STRUCTS_PER_YIELD structs. What these
-    wrote is then a part: to join the pieces of all structs at once may take 0.1 s.
+    With `yields` it defines `run(o, keep)`, a generator that yields after every STRUCTS_PER_YIELD
+    structs. What these wrote is then a part: to join the pieces of all structs at once may take
+    0.1 s. It passes each struct of an array to `keep`, after the structs in it.
     """
     writer = _EncoderWriter(cls, version, yields=yields)
-    with writer.block("def run(o):"):
+    with writer.block("def run(o, keep):" if yields else "def run(o):"):
         writer.emit("parts = []", "out = []", "w = out.append")
         if yields:
             writer.emit("left = STRUCTS_PER_YIELD", "if False: yield")
@@ -200,7 +201,7 @@ class _EncoderWriter(SourceWriter):
             self.struct(element, inner, depth + 1)
             self.flush()
             if self._yields:
-                self.emit("left -= 1")
+                self.emit(f"keep({inner})", "left -= 1")
                 with self.block("if left == 0:"):
                     if not self._is_in_tags:
                         self.emit("parts.append(b''.join(out))", "out = []", "w = out.append")

@@ -165,8 +165,8 @@ class Message(Struct):
     flexible_from: ClassVar[int] = VERSION_MAX
     # Filled by `codec`: version -> function.
     encoders: ClassVar[dict[int, Callable[[Any], list[Part]]]]
-    yielding_encoders: ClassVar[dict[int, Callable[[Any], Any]]]
-    yielding_decoders: ClassVar[dict[int, Callable[[Any, int], Any]]]
+    yielding_encoders: ClassVar[dict[int, Callable[[Any, Callable[[object], object]], Any]]]
+    yielding_decoders: ClassVar[dict[int, Callable[[Any, int, Callable[[object], object]], Any]]]
     decoders: ClassVar[dict[int, Callable[[Any, int], tuple[Any, int]]]]
 
     def __init_subclass__(

@@ -117,7 +117,7 @@ class Disk(Protocol):
         ...
 
     def make_private(self, path: str) -> None:
-        """Let only the owner read or write the file `path`."""
+        """Let only the owner use the file or directory `path`."""
         ...
 
     def fsync_directory(self, path: str) -> None: ...
@@ -146,7 +146,7 @@ class Disk(Protocol):
 
     def writers(self, directories: Sequence[str]) -> Sequence[int]:
         """Return the known ids of other processes that have files directly in `directories` open
-        for writing."""
+        for writing, or the lock file of a directory with an entry that leads to one of them."""
         ...
 
     def lock(self, path: str) -> "DiskLock":

@@ -163,6 +163,15 @@ class Task(Future[T]):
             self._on_unseen(self, error)
 
 
+def pass_on(to: Future[T], settled: Future[T]) -> None:
+    """Give the result or the error of a future that is done to another one."""
+    error = settled.error()
+    if error is None:
+        to.set_result(settled.result())
+    else:
+        to.set_error(error)
+
+
 class _Timer(Protocol):
     def cancel(self) -> None: ...
 

@@ -31,6 +31,16 @@ def in_turns(
     scheduler.call_later(0, _in_turns, scheduler, work, on_done, on_error)
 
 
+def alone_in_turns(scheduler: Scheduler, work: Work[object]) -> None:
+    """Do `work` as `in_turns` does, for no one: its result is dropped, and what a later part raises
+    is logged."""
+    in_turns(scheduler, work, _drop, fail_loudly)
+
+
+def _drop(_result: object) -> None:
+    """Do nothing with a result that no one waits for."""
+
+
 def _in_turns(
     scheduler: Scheduler,
     work: Work[T],

@@ -87,10 +87,13 @@ class LoopWatchdog:
             for listener in self._stall_listeners:
                 listener(seconds)
 
-    def measure_turns(self, on_turn: Callable[[float], object] | None) -> None:
-        """Call `on_turn(seconds)` after each turn from now on, for metrics; None: no longer."""
+    def measure_turns(
+        self, on_turn: Callable[[float], object] | None, over_seconds: float = 0.0
+    ) -> None:
+        """Call `on_turn(seconds)` after each turn over `over_seconds` (at most TURN_MS_MAX) from
+        now on, for metrics; None: no longer."""
         self._on_turn = on_turn
-        self.noted_seconds = _TURN_SECONDS_MAX if on_turn is None else -1.0
+        self.noted_seconds = _TURN_SECONDS_MAX if on_turn is None else over_seconds
 
     def turn_ended(self, seconds: float, noted: Sequence[Noted]) -> None:
         """Note a turn that took longer than `noted_seconds`."""

@@ -277,6 +277,7 @@ def test_a_consumer_is_directed_to_a_replica_in_its_rack_and_served_there(cluste
     assert fetch_from(cluster, 2, "", version=10).error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
 
 
+@pytest.mark.slow
 def test_a_throttled_replica_catches_up_slowly_and_at_once_without_the_throttle(cluster):
     """KIP-73: 2 lacks 400 kB of t-0, and may be sent 10 kB a second."""
     cluster.start(1, 2)

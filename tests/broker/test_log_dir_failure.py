@@ -10,6 +10,7 @@ from kctl.broker.replication.partition import Role
 from kctl.client.producer import NewRecord, Producer
 from kctl.protocol.error_codes import ErrorCode
 from kctl.protocol.messages.heartbeat import HeartbeatRequest
+from kctl.work import at_once
 from tests.support.broker_cluster import running_brokers
 
 SETTINGS = {"replica_high_watermark_checkpoint_interval_ms": 50, "log_roll_ms": 10**9}
@@ -85,7 +86,7 @@ def test_a_leader_whose_directory_fails_is_replaced_and_still_leads_other_partit
     brokers.produce("t", 50)
     assert brokers.role(1, "t", 1) is Role.LEADER
     services = cluster.brokers[1].services
-    notices = {it.path: it.error_code for it in describe_log_dirs(services.log_manager)}
+    notices = {it.path: it.error_code for it in at_once(describe_log_dirs(services.log_manager))}
     assert notices.pop(str(lost)) == ErrorCode.KAFKA_STORAGE_ERROR
     assert list(notices.values()) == [0]
     assert cluster.run(services.cluster_store.get_log_dir_event_names()) == []

@@ -13,6 +13,8 @@ from tests.support import apache_kafka
 
 ORACLE = Path(__file__).parents[1] / "support" / "java" / "QuotaOracle.java"
 START_MS = 1_600_000_000_000
+# Of clients that are simulated, in bytes per second.
+QUOTA = 1_000_000
 
 # Kind, limit, window in ms, windows: (amount, ms since the start, delay that 2.7.2 computes).
 GOLDEN = {
@@ -91,6 +93,46 @@ def test_a_rate_holds_one_sample_per_window():
     assert rate.per_second(99_900, windows) == pytest.approx(10, rel=0.05)
 
 
+def saturating_client(seed, seconds, *, takes_back):
+    """Simulate a client that asks again as soon as its pause is over, a few milliseconds late.
+
+    Return its steps (amount, time), the delay after each, and (time, amount) of what it got. One
+    that takes back is a consumer: a response that exceeds the quota is empty and does not count.
+    """
+    chance = random.Random(seed)
+    rate, windows, amount = SampledRate(), Windows(), QUOTA / 20
+    now_ms, steps, delays, got = START_MS, [], [], []
+    while now_ms < START_MS + seconds * 1000:
+        rate.record(amount, now_ms, windows)
+        wait_ms = rate.throttle_ms(QUOTA, now_ms, windows)
+        steps.append((amount, now_ms))
+        delays.append(str(wait_ms))
+        if wait_ms and takes_back:
+            rate.record(-amount, now_ms, windows)
+            steps.append((-amount, now_ms))
+            delays.append(str(rate.throttle_ms(QUOTA, now_ms, windows)))
+        else:
+            got.append((now_ms, amount))
+        now_ms += wait_ms + chance.randrange(1, 5)
+    return steps, delays, got
+
+
+def share_of_quota(got, begin_s, seconds):
+    begin_ms = START_MS + begin_s * 1000
+    within = sum(n for at_ms, n in got if begin_ms <= at_ms < begin_ms + seconds * 1000)
+    return within / seconds / QUOTA
+
+
+@pytest.mark.parametrize("takes_back", [False, True], ids=["producer", "consumer"])
+def test_a_client_gets_its_quota_in_the_long_run_and_bursts_in_a_short_one(takes_back):
+    """A rate looks back ten to eleven windows, and up to a whole one more while samples are
+    missing: what a client gets in half a minute depends on where that begins."""
+    _, _, got = saturating_client(19, 300, takes_back=takes_back)
+    assert share_of_quota(got, 44, 253) == pytest.approx(1, abs=0.015)
+    short = [share_of_quota(got, begin, 30) for begin in range(44, 264, 7)]
+    assert max(short) - min(short) > 0.04
+
+
 def random_scripts(seed, steps):
     """Yield (kind, limit, window, count, steps) with idle times, bursts and clocks at rest."""
     chance = random.Random(seed)
@@ -114,15 +156,7 @@ def test_ten_thousand_random_steps_have_the_delays_of_the_real_classes(tmp_path)
     if jars is None:
         pytest.skip("no jars of Apache Kafka 2.7.2: python tests/support/apache_kafka.py 2.7.2")
     scripts = [*random_scripts(1, 10_000)]
-    lines = []
-    for kind, limit, window_ms, count, steps in scripts:
-        lines.append(f"new {kind} {limit} {window_ms} {count}")
-        lines += [f"{amount!r} {now_ms}" for amount, now_ms in steps]
-    command = ["java", *apache_kafka.SMALL_JVM, "-cp", f"{jars}/*", str(ORACLE)]
-    answer = subprocess.run(
-        command, input="\n".join(lines), text=True, capture_output=True, check=True, timeout=120
-    )
-    theirs = answer.stdout.splitlines()
+    theirs = delays_of_kafka(jars, scripts)
     ours = [delay for script in scripts for delay in play(*script)]
     assert len(theirs) == len(ours) == 10_000
     for mine, its in zip(ours, theirs, strict=True):
@@ -133,6 +167,31 @@ def test_ten_thousand_random_steps_have_the_delays_of_the_real_classes(tmp_path)
     refused = [it for it in theirs if it.startswith("refused")]
     assert len(refused) > 300, "the scripts have to exceed their quotas"
     assert sum(it != "0" for it in theirs) > 1_500
+
+
+@pytest.mark.kafka
+@pytest.mark.parametrize("takes_back", [False, True], ids=["producer", "consumer"])
+def test_apache_kafka_lets_a_client_have_the_same_bursts(takes_back):
+    jars = apache_kafka.libs()
+    if jars is None:
+        pytest.skip("no jars of Apache Kafka 2.7.2: python tests/support/apache_kafka.py 2.7.2")
+    steps, delays, _ = saturating_client(19, 150, takes_back=takes_back)
+    theirs = delays_of_kafka(jars, [("rate", QUOTA, 1000, 11, steps)])
+    for mine, its in zip(delays, theirs, strict=True):
+        assert abs(int(mine) - int(its)) <= 1
+
+
+def delays_of_kafka(jars, scripts):
+    """Play scripts with Kafka's own classes, and return all delays."""
+    lines = []
+    for kind, limit, window_ms, count, steps in scripts:
+        lines.append(f"new {kind} {limit} {window_ms} {count}")
+        lines += [f"{amount!r} {now_ms}" for amount, now_ms in steps]
+    command = ["java", *apache_kafka.SMALL_JVM, "-cp", f"{jars}/*", str(ORACLE)]
+    answer = subprocess.run(
+        command, input="\n".join(lines), text=True, capture_output=True, check=True, timeout=120
+    )
+    return answer.stdout.splitlines()
 
 
 def test_pauses_are_averaged_over_the_last_minute_at_most():

@@ -34,6 +34,7 @@ class Host:
     served = MappingProxyType({int(ApiKey.HEARTBEAT): (0, 4)})
     fast_paths = MappingProxyType({})
     client_quotas = None
+    request_watchers = ()
 
     def __init__(self):
         self.counters = NetworkCounters()

@@ -3,7 +3,7 @@
 import pytest
 
 from kctl.runtime.turns import done_in_turns, fail_loudly, in_turns
-from kctl.work import at_once
+from kctl.work import at_once, nested_parts
 from tests.support.virtual_runtime import virtual_runtime
 
 
@@ -75,3 +75,16 @@ def test_at_once_leaves_no_turn_to_others():
     log = []
     assert at_once(work(log, 3)) == "result"
     assert log == [0, 1, 2]
+
+
+def test_parts_of_groups_pause_before_a_turn_is_too_large():
+    assert list(nested_parts([("a", [1, 2]), ("b", [3, 4, 5])], 4)) == [
+        ("a", [1, 2]), None, ("b", [3, 4, 5]),
+    ]  # fmt: skip
+    assert list(nested_parts([("a", [1, 2, 3, 4, 5])], 2)) == [
+        None, ("a", [1, 2]), None, ("a", [3, 4]), None, ("a", [5]),
+    ]  # fmt: skip
+
+
+def test_groups_without_items_take_turns():
+    assert list(nested_parts([("a", [])] * 7, 3)) == [None, None]

@@ -202,6 +202,7 @@ def check_broker_config(
     for name, text in overrides.items():
         if name in DYNAMIC_ONLY or base_name(name) is not None:
             check_type(name, text)
+        _check_class(name, text)
     if is_default:
         _reject(
             [name for name in overrides if is_per_broker(name)],
@@ -219,6 +220,32 @@ def _reject(names: Iterable[str], why: str) -> None:
     listed = ", ".join(sorted(names))
     if listed:
         raise UsageError(f"{why}: Set({listed})")
+
+
+# The classes of Apache Kafka that do what kctl does anyway.
+_CLASSES = {
+    "metric.reporters": "org.apache.kafka.common.metrics.JmxReporter",
+    "principal.builder.class": (
+        "org.apache.kafka.common.security.authenticator.DefaultKafkaPrincipalBuilder"
+    ),
+    "ssl.engine.factory.class": "org.apache.kafka.common.security.ssl.DefaultSslEngineFactory",
+}
+
+
+def _check_class(name: str, text: str) -> None:
+    """Raise UsageError if a config asks a running broker for a class that it cannot load."""
+    base = base_name(name) or name
+    known = _CLASSES.get(base)
+    if known is None:
+        return
+    asked = [text]
+    if BrokerConfig.KEYS[base].type is ConfigType.LIST:
+        asked = [each for each in _items(text) if each]
+    for each in asked:
+        if each != known:
+            raise UsageError(
+                f"Invalid value {each} for configuration {name}: Class {each} could not be found."
+            )
 
 
 def _check_listeners(before: BrokerConfig, after: BrokerConfig) -> None:

@@ -41,6 +41,7 @@ class DynamicConfigs:
         """Create it; `passwords` decodes those of this broker's overrides."""
         self.passwords = passwords
         self._store = cluster_store
+        self._trace = runtime.trace
         self._changes = AnnouncedChanges(
             runtime, cluster_store, "configs", [CONFIG_CHANGES], self._read_changes
         )
@@ -125,5 +126,8 @@ class DynamicConfigs:
             entity_type, _, name = path.partition("/")
             if entity_type in self._overrides:
                 await self._load(entity_type, [name])
+                # Values may be secret.
+                keys = sorted(self.overrides(entity_type, name))
+                self._trace.event("config_changed", entity=path, names=keys)
                 for listener in self._listeners:
                     listener(entity_type, name)

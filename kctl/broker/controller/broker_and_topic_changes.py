@@ -28,6 +28,7 @@ from kctl.model import ReplicaAssignment, TopicPartition
 from kctl.protocol.error_codes import ErrorCode
 from kctl.protocol.messages.leader_and_isr import LeaderAndIsrResponse
 from kctl.protocol.messages.stop_replica import StopReplicaRequest, StopReplicaResponse
+from kctl.runtime.trace import Trace
 from kctl.store import znodes
 from kctl.store.cluster_store import ClusterStore
 from kctl.store.errors import NotEmptyError
@@ -47,6 +48,7 @@ class BrokerAndTopicChanges:
         store: ClusterStore,
         send: Callable[[], Awaitable[None]],
         pace: Pace,
+        trace: Trace,
     ) -> None:
         self._context = context
         self._transitions = transitions
@@ -54,6 +56,7 @@ class BrokerAndTopicChanges:
         self._store = store
         self._send = send
         self._pace = pace
+        self._trace = trace
         self._spend = pace.spend
         self.deletion = TopicDeletion(context, transitions.replicas)
 
@@ -173,6 +176,7 @@ class BrokerAndTopicChanges:
         context, transitions = self._context, self._transitions
         partitions: list[TopicPartition] = []
         for topic, assignment in assignments.items():
+            self._trace.event("partitions_added", topic=topic, partitions=len(assignment))
             for number, replica_assignment in assignment.items():
                 await self._spend()
                 partitions.append(TopicPartition(topic, number))
@@ -282,6 +286,7 @@ class BrokerAndTopicChanges:
                 )
             await self._finished(self._context.remove_topic(topic))
             self.deletion.forget(topic)
+            self._trace.event("topic_deleted", topic=topic)
 
     async def _finished(self, work: Work[T]) -> T:
         """Return the result of `work`, each of whose parts takes a turn of the loop."""

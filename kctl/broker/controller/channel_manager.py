@@ -18,7 +18,7 @@ from kctl.broker.controller.request_batch import BrokerRequest
 from kctl.errors import KctlError
 from kctl.model import BrokerInfo
 from kctl.protocol.schema import Message
-from kctl.runtime.future import Future, Task
+from kctl.runtime.future import Future, Task, pass_on
 from kctl.runtime.recurring_warnings import RecurringWarnings
 from kctl.runtime.runtime import Runtime
 
@@ -131,17 +131,9 @@ class LocalLink:
             future.set_error(error)
             return
         if isinstance(answer, Future):
-            answer.add_done_callback(partial(_forward, future))
+            answer.add_done_callback(partial(pass_on, future))
         else:
             future.set_result(answer)
-
-
-def _forward(future: Future[Message], answer: Future[Message]) -> None:
-    error = answer.error()
-    if error is not None:
-        future.set_error(error)
-    else:
-        future.set_result(answer.result())
 
 
 class BrokerQueue:

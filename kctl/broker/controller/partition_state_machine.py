@@ -26,6 +26,9 @@ class PartitionState(Enum):
     ONLINE = "OnlinePartition"
     OFFLINE = "OfflinePartition"
 
+    # By identity: Enum's own hash runs Python code for every look at the table.
+    __hash__ = object.__hash__
+
 
 _S = PartitionState
 

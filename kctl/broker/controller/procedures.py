@@ -46,6 +46,7 @@ class Procedures:
         `send` sends the requests collected for brokers; `isrs_changed` is called with partitions
         whose leaders changed the ISR; `pace` counts the work of all events.
         """
+        self._pace = pace
         context = self.context = ControllerContext()
         batch = self.batch = ControllerBrokerRequestBatch(
             context, broker_id, config.inter_broker_listener, pace
@@ -58,7 +59,9 @@ class Procedures:
             pace,
             unclean_election_default=config.unclean_leader_election_enable,
         )
-        self.cluster = BrokerAndTopicChanges(context, transitions, batch, store, send, pace)
+        self.cluster = BrokerAndTopicChanges(
+            context, transitions, batch, store, send, pace, runtime.trace
+        )
         self.reassignment = Reassignment(context, transitions, batch, store, self.cluster, pace)
         self.elections = RequestedElections(context, transitions, store, pace)
         self.isr_changes = IsrChanges(context, batch, store, isrs_changed, pace)
@@ -73,8 +76,9 @@ class Procedures:
 
     async def alter_reassignments(self, request: AlterPartitionReassignmentsRequest) -> Message:
         """Start, replace or cancel reassignments; the response has a result per partition."""
-        return altered(await self.reassignment.start(targets_of(request)))
+        targets = await targets_of(request, self._pace)
+        return await altered(await self.reassignment.start(targets), self._pace)
 
     async def list_reassignments(self, request: ListPartitionReassignmentsRequest) -> Message:
         """Return the reassignments that are in progress."""
-        return listed(self.context, request)
+        return await listed(self.context, request, self._pace)

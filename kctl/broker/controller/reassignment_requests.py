@@ -1,4 +1,5 @@
-"""Converts requests about reassignments, and their results to responses (KIP-455). Pure.
+"""Converts requests about reassignments, and their results to responses (KIP-455), at a
+pace.
 
 Kafka 2.7: kafka.server.KafkaApis (handleAlterPartitionReassignmentsRequest,
 handleListPartitionReassignmentsRequest).
@@ -20,27 +21,30 @@ from kctl.protocol.messages.list_partition_reassignments import (
     OngoingPartitionReassignment,
     OngoingTopicReassignment,
 )
+from kctl.work import Pace
 
 
-def targets_of(
-    request: AlterPartitionReassignmentsRequest,
+async def targets_of(
+    request: AlterPartitionReassignmentsRequest, pace: Pace
 ) -> dict[TopicPartition, tuple[int, ...] | None]:
     """Return the target replicas per partition; None: cancel."""
-    return {
-        TopicPartition(topic.name, partition.partition_index): (
-            None if partition.replicas is None else tuple(partition.replicas)
-        )
-        for topic in request.topics
-        for partition in topic.partitions
-    }
+    targets: dict[TopicPartition, tuple[int, ...] | None] = {}
+    for topic in request.topics:
+        for partition in topic.partitions:
+            await pace.spend()
+            replicas = partition.replicas
+            tp = TopicPartition(topic.name, partition.partition_index)
+            targets[tp] = None if replicas is None else tuple(replicas)
+    return targets
 
 
-def altered(
-    results: Mapping[TopicPartition, tuple[int, str | None]],
+async def altered(
+    results: Mapping[TopicPartition, tuple[int, str | None]], pace: Pace
 ) -> AlterPartitionReassignmentsResponse:
     """Return the response with an error code and message per partition."""
     topics: dict[str, ReassignableTopicResponse] = {}
     for tp, (error_code, message) in results.items():
+        await pace.spend()
         topic = topics.setdefault(tp.topic, ReassignableTopicResponse(name=tp.topic))
         topic.partitions.append(
             ReassignablePartitionResponse(
@@ -50,21 +54,24 @@ def altered(
     return AlterPartitionReassignmentsResponse(responses=list(topics.values()))
 
 
-def listed(
-    context: ControllerContext, request: ListPartitionReassignmentsRequest
+async def listed(
+    context: ControllerContext, request: ListPartitionReassignmentsRequest, pace: Pace
 ) -> ListPartitionReassignmentsResponse:
     """Return the current moves of the requested partitions (all, if none are named)."""
-    wanted = None
+    wanted: set[TopicPartition] | None = None
     if request.topics is not None:
-        wanted = {
-            TopicPartition(topic.name, number)
-            for topic in request.topics
-            for number in topic.partition_indexes
-        }
+        wanted = set()
+        for asked in request.topics:
+            for number in asked.partition_indexes:
+                await pace.spend()
+                wanted.add(TopicPartition(asked.name, number))
     topics: dict[str, OngoingTopicReassignment] = {}
-    for tp in context.reassigning:
+    # A list: a partition may end its move, or its topic be deleted, while others have their turn.
+    for tp in list(context.reassigning):
+        await pace.spend()
         assignment = context.assignment(tp)
-        if not assignment.is_being_reassigned or (wanted is not None and tp not in wanted):
+        is_wanted = wanted is None or tp in wanted
+        if not is_wanted or not assignment.is_being_reassigned:
             continue
         topic = topics.setdefault(tp.topic, OngoingTopicReassignment(name=tp.topic))
         topic.partitions.append(

@@ -30,6 +30,9 @@ class ReplicaState(Enum):
     DELETION_INELIGIBLE = "ReplicaDeletionIneligible"
     NON_EXISTENT = "NonExistentReplica"
 
+    # By identity: Enum's own hash runs Python code for every look at the table.
+    __hash__ = object.__hash__
+
 
 _S = ReplicaState
 

@@ -58,9 +58,11 @@ class RequestedElections:
         if asked is None:
             partitions = list(self._context.partitions())
         else:
-            partitions = [
-                TopicPartition(topic.topic, n) for topic in asked for n in topic.partition_id
-            ]
+            partitions = []
+            for topic in asked:
+                for number in topic.partition_id:
+                    await self._spend()
+                    partitions.append(TopicPartition(topic.topic, number))
         results = await self._elect(partitions, request.election_type)
         return await self._response(results)
 

@@ -1,9 +1,11 @@
 """StateTransitions: moves of partitions and replicas that need the metadata store.
 
-Each method reads the states that it needs, lets the pure selectors decide, writes conditionally,
-and only then changes the context and the state machines and adds to the request batch. All writes
-are fenced by the controller epoch: ControllerMovedError ends the event, and states that were not
-written are unchanged. A partition or replica whose move is illegal stays as it is, with a warning.
+Each method lets the pure selectors decide, writes conditionally, and only then changes the context
+and the state machines and adds to the request batch. It decides first on the states in the context:
+a write that succeeds proves that they were current. Where one conflicts, or where there would be
+nothing to write, the state is read from the store and decided on again. All writes are fenced by
+the controller epoch: ControllerMovedError ends the event, and states that were not written are
+unchanged. A partition or replica whose move is illegal stays as it is, with a warning.
 Writes of many partitions run concurrently. Every loop over partitions or replicas spends units of a
 Pace, so that a topic of any size is changed over several turns of the loop.
 
@@ -140,22 +142,30 @@ class StateTransitions:
     ) -> ElectionOutcomes:
         """Elect a leader for each partition; those without an eligible replica stay unchanged."""
         outcomes: ElectionOutcomes = {}
-        remaining = list(partitions)
+        remaining = await self._elect_once(partitions, strategy, outcomes, from_store=False)
         for _ in range(MAX_WRITE_ATTEMPTS):
             if not remaining:
                 return outcomes
-            remaining = await self._elect_once(remaining, strategy, outcomes)
+            remaining = await self._elect_once(remaining, strategy, outcomes, from_store=True)
         for tp in remaining:
             outcomes[tp] = self._failed(tp, "its state changes faster than it can be written")
         return outcomes
 
     async def _elect_once(
         self,
-        partitions: Sequence[TopicPartition],
+        partitions: Iterable[TopicPartition],
         strategy: ElectionStrategy,
         outcomes: ElectionOutcomes,
+        *,
+        from_store: bool,
     ) -> list[TopicPartition]:
-        states = await self._read_states(partitions, outcomes)
+        """Elect on the states in the store or in the context; return the partitions whose state
+        must be read from the store (again)."""
+        undecided: list[TopicPartition] = []
+        if from_store:
+            states = await self._read_states(list(partitions), outcomes)
+        else:
+            states = await self._known_states(partitions, undecided)
         unclean = await self._unclean_allowed(states, strategy)
         chosen: dict[TopicPartition, Election] = {}
         for tp, state in states.items():
@@ -167,12 +177,14 @@ class StateTransitions:
                 strategy,
                 unclean_allowed=unclean.get(tp.topic, False),
             )
-            if election.leader_and_isr is None:
+            if election.leader_and_isr is not None:
+                chosen[tp] = election
+            elif not from_store:
+                undecided.append(tp)
+            else:
                 outcomes[tp] = self._failed(
                     tp, f"Failed to elect leader for partition {tp} under strategy {strategy.value}"
                 )
-            else:
-                chosen[tp] = election
         updates = {tp: e.leader_and_isr for tp, e in chosen.items() if e.leader_and_isr}
         finished, to_retry = await self._write(updates)
         for tp, result in finished.items():
@@ -186,7 +198,21 @@ class StateTransitions:
             if election.is_unclean:
                 self._trace.event("unclean_election", partition=tp, leader=result.leader)
             outcomes[tp] = election
-        return to_retry
+        return undecided + to_retry
+
+    async def _known_states(
+        self, partitions: Iterable[TopicPartition], unknown: list[TopicPartition]
+    ) -> States:
+        """Return the states in the context; append partitions without one to `unknown`."""
+        found: States = {}
+        for tp in partitions:
+            await self._spend()
+            state = self.context.leadership.get(tp)
+            if state is None:
+                unknown.append(tp)
+            else:
+                found[tp] = state
+        return found
 
     async def _read_states(
         self, partitions: Sequence[TopicPartition], outcomes: ElectionOutcomes
@@ -348,32 +374,47 @@ class StateTransitions:
         self, broker_id: int, partitions: Sequence[TopicPartition]
     ) -> States:
         done: States = {}
-        remaining = list(partitions)
+        unknown: list[TopicPartition] = []
+        states = await self._known_states(partitions, unknown)
+        unchanged, conflicts = await self._remove_once(broker_id, states, done)
+        remaining = unknown + unchanged + conflicts
         for _ in range(MAX_WRITE_ATTEMPTS):
             if not remaining:
                 return done
             states = await self._store.get_partition_states(remaining)
-            updates: dict[TopicPartition, LeaderAndIsr] = {}
             for tp in remaining:
                 await self._spend()
-                state = states.get(tp)
-                if state is None:
-                    if not self.context.is_to_be_deleted(tp.topic):
-                        self._failed(tp, "it has no state to remove a replica from")
-                elif broker_id in state.leader_and_isr.isr:
-                    updates[tp] = _without(broker_id, state.leader_and_isr)
-                else:
-                    done[tp] = state
-            finished, remaining = await self._write(updates)
-            for tp, result in finished.items():
+                if tp not in states and not self.context.is_to_be_deleted(tp.topic):
+                    self._failed(tp, "it has no state to remove a replica from")
+            unchanged, remaining = await self._remove_once(broker_id, states, done)
+            for tp in unchanged:
                 await self._spend()
-                if isinstance(result, StoreError):
-                    self._failed(tp, f"its ISR could not be written: {result}")
-                else:
-                    done[tp] = LeaderIsrAndControllerEpoch(result, self.context.epoch)
+                done[tp] = states[tp]
         for tp in remaining:
             self._failed(tp, "its state changes faster than it can be written")
         return done
+
+    async def _remove_once(
+        self, broker_id: int, states: States, done: States
+    ) -> tuple[list[TopicPartition], list[TopicPartition]]:
+        """Add the states without the broker, once written, to `done`; return the partitions
+        (whose ISR is without it, whose state has changed)."""
+        updates: dict[TopicPartition, LeaderAndIsr] = {}
+        unchanged: list[TopicPartition] = []
+        for tp, state in states.items():
+            await self._spend()
+            if broker_id in state.leader_and_isr.isr:
+                updates[tp] = _without(broker_id, state.leader_and_isr)
+            else:
+                unchanged.append(tp)
+        finished, conflicts = await self._write(updates)
+        for tp, result in finished.items():
+            await self._spend()
+            if isinstance(result, StoreError):
+                self._failed(tp, f"its ISR could not be written: {result}")
+            else:
+                done[tp] = LeaderIsrAndControllerEpoch(result, self.context.epoch)
+        return unchanged, conflicts
 
     # --- shared
 

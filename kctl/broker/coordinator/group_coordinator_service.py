@@ -33,7 +33,7 @@ from kctl.protocol.messages.list_groups import ListedGroup
 from kctl.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 from kctl.runtime.runtime import Runtime
 from kctl.runtime.scheduler import Timer
-from kctl.runtime.turns import fail_loudly, in_turns
+from kctl.runtime.turns import alone_in_turns, in_turns
 from kctl.work import Work
 
 # From this inter-broker protocol on, every coordinator keeps instance ids (KIP-345).
@@ -355,7 +355,7 @@ class GroupCoordinatorService:
 
     def _begin_expiry(self) -> None:
         work = self._clean_up(lambda host: host.shard.cleanup.expire(host.moment()))
-        in_turns(self._runtime.scheduler, work, lambda _: None, fail_loudly)
+        alone_in_turns(self._runtime.scheduler, work)
         self._schedule_expiry()
 
     def _new_uuid(self) -> str:

@@ -79,6 +79,7 @@ class TransactionCoordinatorService:
         self._markers = MarkerSender(runtime, self._leader_of, open_link, topic_stays)
         self._order = ConnectionOrder()
         self._is_active = False
+        self._timeout_max_ms = config.transaction_max_timeout_ms
         settings = TransactionSettings(
             timeout_max_ms=config.transaction_max_timeout_ms,
             id_expiration_ms=config.transactional_id_expiration_ms,
@@ -149,9 +150,12 @@ class TransactionCoordinatorService:
     def init_producer_id(
         self, claimed: Producer, timeout_ms: int, reply: Callable[[ProducerIdResult], object]
     ) -> None:
-        """Handle InitProducerId for a transactional id."""
+        """Handle InitProducerId for a transactional id. An invalid timeout is an error at any
+        broker, also at one that is not the coordinator."""
         host, code = self._find(claimed.transactional_id)
-        if host is None:
+        if claimed.transactional_id and not 0 < timeout_ms <= self._timeout_max_ms:
+            reply(ProducerIdResult(int(ErrorCode.INVALID_TRANSACTION_TIMEOUT)))
+        elif host is None:
             reply(ProducerIdResult(code))
         elif host.shard.needs_producer_id(claimed.transactional_id):
             self._runtime.scheduler.spawn(

@@ -25,6 +25,11 @@ from kctl.protocol.messages.elect_leaders import (
     PartitionResult,
     ReplicaElectionResult,
 )
+from kctl.runtime.turns import next_turn, pace_of
+from kctl.work import Pace
+
+# Results of a topic that are looked at in a unit of Pace.
+REMOVED_PER_UNIT = 50
 
 
 def handle_elect_leaders(services: Services, request: Request) -> None:
@@ -37,24 +42,31 @@ def handle_elect_leaders(services: Services, request: Request) -> None:
 async def _elect_leaders(services: Services, request: Request) -> None:
     body: ElectLeadersRequest = request.body
     response = await services.controller.ask(body)
+    # The controller has used this turn.
+    await next_turn(services.runtime.scheduler)
+    pace = pace_of(services.runtime.scheduler)
     assert isinstance(response, ElectLeadersResponse)
     error_code = response.error_code
     if error_code == ErrorCode.NOT_CONTROLLER or (error_code and request.api_version < 1):
-        response = _for_all(services, body, error_code)
+        response = await _for_all(services, body, error_code, pace)
     if body.topic_partitions is None:
-        _remove_unneeded(response)
-    await _until_known(services, response, body.timeout_ms)
+        await _remove_unneeded(response, pace)
+    await _until_known(services, response, body.timeout_ms, pace)
     request.reply(response)
 
 
-async def _until_known(services: Services, response: ElectLeadersResponse, timeout_ms: int) -> None:
+async def _until_known(
+    services: Services, response: ElectLeadersResponse, timeout_ms: int, pace: Pace
+) -> None:
     """Wait until the cache has the elected leaders; the others time out."""
-    expected = {
-        tp: known.leader_and_isr.leader
-        for tp, result in _results(response)
-        if result.error_code == ErrorCode.NONE
-        and (known := services.controller.context.leadership.get(tp))
-    }
+    expected: dict[TopicPartition, int] = {}
+    results: dict[TopicPartition, PartitionResult] = {}
+    for tp, result in _results(response):
+        await pace.spend()
+        if result.error_code == ErrorCode.NONE:
+            known = services.controller.context.leadership.get(tp)
+            if known:
+                expected[tp], results[tp] = known.leader_and_isr.leader, result
     cache = services.metadata_cache
 
     def is_known(tp: TopicPartition) -> bool:
@@ -63,8 +75,9 @@ async def _until_known(services: Services, response: ElectLeadersResponse, timeo
 
     topics = [tp.topic for tp in expected]
     await services.topic_waits.wait(topics, lambda: all(map(is_known, expected)), timeout_ms)
-    for tp, result in _results(response):
-        if tp in expected and not is_known(tp):
+    for tp, result in results.items():
+        await pace.spend()
+        if not is_known(tp):
             result.error_code = ErrorCode.REQUEST_TIMED_OUT
 
 
@@ -74,8 +87,9 @@ def _results(response: ElectLeadersResponse) -> Iterator[tuple[TopicPartition, P
             yield TopicPartition(topic.topic, result.partition_id), result
 
 
-def _remove_unneeded(response: ElectLeadersResponse) -> None:
+async def _remove_unneeded(response: ElectLeadersResponse, pace: Pace) -> None:
     for topic in response.replica_election_results:
+        await pace.spend(1 + len(topic.partition_result) // REMOVED_PER_UNIT)
         topic.partition_result = [
             result
             for result in topic.partition_result
@@ -86,8 +100,8 @@ def _remove_unneeded(response: ElectLeadersResponse) -> None:
     ]
 
 
-def _for_all(
-    services: Services, body: ElectLeadersRequest, error_code: int
+async def _for_all(
+    services: Services, body: ElectLeadersRequest, error_code: int, pace: Pace
 ) -> ElectLeadersResponse:
     """Return a response with the same error for every requested partition."""
     cache = services.metadata_cache
@@ -95,15 +109,14 @@ def _for_all(
         asked = {topic: cache.partitions_of(topic) for topic in cache.topics()}
     else:
         asked = {topic.topic: topic.partition_id for topic in body.topic_partitions}
-    return ElectLeadersResponse(
-        replica_election_results=[
-            ReplicaElectionResult(
-                topic=topic,
-                partition_result=[
-                    PartitionResult(partition_id=number, error_code=error_code)
-                    for number in numbers
-                ],
+    response = ElectLeadersResponse()
+    for topic, numbers in asked.items():
+        result = ReplicaElectionResult(topic=topic)
+        response.replica_election_results.append(result)
+        for number in numbers:
+            await pace.spend()
+            result.partition_result.append(
+                PartitionResult(partition_id=number, error_code=error_code)
             )
-            for topic, numbers in asked.items()
-        ]
-    )
+        await pace.spend()
+    return response

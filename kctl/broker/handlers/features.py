@@ -10,6 +10,7 @@ Versions: 0, flexible.
 Kafka 2.7: KafkaController.processFeatureUpdates; KIP-584.
 """
 
+from kctl.broker.replies import reply_in_turns
 from kctl.broker.request import Request
 from kctl.broker.services import Services
 from kctl.protocol.error_codes import ErrorCode
@@ -19,6 +20,10 @@ from kctl.protocol.messages.update_features import (
     UpdateFeaturesRequest,
     UpdateFeaturesResponse,
 )
+from kctl.work import Work, parts
+
+# Updates that are answered in one turn.
+UPDATES_PER_TURN = 1_000
 
 
 def handle_update_features(services: Services, request: Request) -> None:
@@ -31,8 +36,17 @@ def handle_update_features(services: Services, request: Request) -> None:
             )
         )
         return
-    results = {update.feature: _result(update) for update in body.feature_updates}
-    request.reply(UpdateFeaturesResponse(error_message=None, results=list(results.values())))
+    reply_in_turns(services.runtime.scheduler, request, _results(body))
+
+
+def _results(body: UpdateFeaturesRequest) -> Work[UpdateFeaturesResponse]:
+    """Return the response; of a feature that is named twice the last update counts."""
+    results: dict[str, UpdatableFeatureResult] = {}
+    for number, updates in enumerate(parts(body.feature_updates, UPDATES_PER_TURN)):
+        if number:
+            yield
+        results.update((update.feature, _result(update)) for update in updates)
+    return UpdateFeaturesResponse(error_message=None, results=list(results.values()))
 
 
 _NOT_CONTROLLER = "This is not the correct controller for this cluster."

@@ -52,7 +52,7 @@ from kctl.protocol.messages.fetch import (
 )
 from kctl.records.down_convert import DownConversion
 from kctl.runtime.disk import FileSlice
-from kctl.work import ClaimingWork, Work
+from kctl.work import ClaimingWork, Work, parts
 
 # From this version on consumers know that a follower may serve them (KIP-392).
 FOLLOWER_FETCH_VERSION: Final = 11
@@ -201,7 +201,14 @@ def _response_in_parts(
             yield
         responses.append(_partition_response(services, result, version))
     yield
-    return _response(context, responses)
+    if context.session is not None:
+        responses = _note_session(context, responses)
+        yield
+    topics: list[FetchableTopicResponse] = []
+    for part in parts(responses, PARTITIONS_PER_TURN):
+        _add_to_topics(topics, part)
+        yield
+    return FetchResponse(session_id=context.session_id, responses=topics)
 
 
 def _response(
@@ -209,14 +216,21 @@ def _response(
 ) -> FetchResponse:
     if context.session is not None:
         responses = _note_session(context, responses)
+    topics: list[FetchableTopicResponse] = []
+    _add_to_topics(topics, responses)
+    return FetchResponse(session_id=context.session_id, responses=topics)
+
+
+def _add_to_topics(
+    topics: list[FetchableTopicResponse],
+    responses: Sequence[tuple[str, FetchablePartitionResponse]],
+) -> None:
     # Only adjacent partitions share an entry: the order of the partitions is the client's, which
     # uses it for its next fetch.
-    topics: list[FetchableTopicResponse] = []
     for topic, response in responses:
         if not topics or topics[-1].topic != topic:
             topics.append(FetchableTopicResponse(topic=topic))
         topics[-1].partition_responses.append(response)
-    return FetchResponse(session_id=context.session_id, responses=topics)
 
 
 def _note_session(

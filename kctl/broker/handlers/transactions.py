@@ -16,7 +16,7 @@ KIP-588), the others 0-2 (v2 PRODUCER_FENCED; INVALID_PRODUCER_EPOCH before).
 Kafka 2.7: kafka.server.KafkaApis.handleInitProducerIdRequest and related methods.
 """
 
-from collections.abc import Callable, Container, Iterable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from kctl.broker.coordinator.transaction.transaction_coordinator import Producer, ProducerIdResult
 from kctl.broker.replies import reply_from
@@ -35,13 +35,19 @@ from kctl.protocol.messages.add_partitions_to_txn import (
     AddPartitionsToTxnPartitionResult,
     AddPartitionsToTxnRequest,
     AddPartitionsToTxnResponse,
-    AddPartitionsToTxnTopic,
     AddPartitionsToTxnTopicResult,
 )
 from kctl.protocol.messages.end_txn import EndTxnRequest, EndTxnResponse
 from kctl.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from kctl.protocol.schema import Message
+from kctl.runtime.turns import in_turns
 from kctl.store.errors import StoreError
+from kctl.work import Work, nested_parts, parts
+
+# Partitions of AddPartitionsToTxn that are looked up, or answered, in one turn.
+PARTITIONS_PER_TURN = 500
+# Topics whose permissions are looked up in one turn.
+ACCESSES_PER_TURN = 250
 
 # From these versions on clients know PRODUCER_FENCED (KIP-588).
 _INIT_KNOWS_FENCED = 4
@@ -94,48 +100,104 @@ def _init_error(code: int) -> InitProducerIdResponse:
 def handle_add_partitions_to_txn(services: Services, request: Request) -> None:
     """Add partitions to a transaction."""
     body: AddPartitionsToTxnRequest = request.body
-    names = (topic.name for topic in body.topics for _ in topic.partitions)
-    writable = request.access.allowed(AclOperation.WRITE, ResourceType.TOPIC, names)
-    refused = [_refusals(services, topic, writable) for topic in body.topics]
-    if any(map(any, refused)):
-        others = ErrorCode.OPERATION_NOT_ATTEMPTED
-        request.reply(_added(body, ([code or others for code in codes] for codes in refused)))
-        return
-    services.transaction_coordinator.add_partitions(
-        Producer(body.transactional_id, body.producer_id, body.producer_epoch),
-        [TopicPartition(it.name, partition) for it in body.topics for partition in it.partitions],
-        request.context.connection_number,
-        _answer(request, lambda code: _added(body, ([code] * len(codes) for codes in refused))),
-    )
+    scheduler = services.runtime.scheduler
+    # The code of each partition, in order.
+    codes: list[int] = []
+    added: list[TopicPartition] = []
+
+    def looked_up(_: None) -> None:
+        if any(codes):
+            others = int(ErrorCode.OPERATION_NOT_ATTEMPTED)
+            answer([code or others for code in codes])
+            return
+        services.transaction_coordinator.add_partitions(
+            Producer(body.transactional_id, body.producer_id, body.producer_epoch),
+            added,
+            request.context.connection_number,
+            settled,
+        )
+
+    def settled(code: int | None) -> None:
+        if code is None:
+            request.close()
+        else:
+            code = _fenced_for(code, request.api_version >= _TXN_KNOWS_FENCED)
+            answer([code] * len(codes))
+
+    def answer(final: Sequence[int]) -> None:
+        in_turns(scheduler, _added(body, final), request.reply, request.fail)
+
+    in_turns(scheduler, _looking_up(services, request, codes, added), looked_up, request.fail)
 
 
-def _refusals(
-    services: Services, topic: AddPartitionsToTxnTopic, writable: Container[str]
-) -> list[int]:
-    """Return for each partition the error if the transaction cannot write to it, or 0."""
-    if topic.name not in writable or is_internal(topic.name):
-        return [ErrorCode.TOPIC_AUTHORIZATION_FAILED] * len(topic.partitions)
-    known = services.metadata_cache.snapshot.topics.get(topic.name, ())
-    unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    return [0 if partition in known else unknown for partition in topic.partitions]
+def _looking_up(
+    services: Services, request: Request, codes: list[int], added: list[TopicPartition]
+) -> Work[None]:
+    """Add the partitions of the request to `added`, and to `codes` for each of them the error if
+    the transaction cannot write to it, or 0."""
+    body: AddPartitionsToTxnRequest = request.body
+    writable = yield from _writable(request)
+    topics = services.metadata_cache.snapshot.topics
+    refused = int(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+    unknown = int(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    groups = ((topic.name, topic.partitions) for topic in body.topics)
+    for part in nested_parts(groups, PARTITIONS_PER_TURN):
+        if part is None:
+            yield
+            continue
+        name, numbers = part
+        added += [TopicPartition(name, number) for number in numbers]
+        if name not in writable or is_internal(name):
+            codes += [refused] * len(numbers)
+        else:
+            known = topics.get(name, ())
+            codes += [0 if number in known else unknown for number in numbers]
+
+
+def _writable(request: Request) -> Work[set[str]]:
+    """Return the topics of the request that the client may write."""
+    body: AddPartitionsToTxnRequest = request.body
+    counts: dict[str, int] = {}
+    for topics in parts(body.topics, PARTITIONS_PER_TURN):
+        for topic in topics:
+            counts[topic.name] = counts.get(topic.name, 0) + len(topic.partitions)
+        if len(topics) == PARTITIONS_PER_TURN:
+            yield
+    writable: set[str] = set()
+    for named in parts([it for it in counts.items() if it[1]], ACCESSES_PER_TURN):
+        writable.update(
+            name
+            for name, count in named
+            if request.access.allows(AclOperation.WRITE, ResourceType.TOPIC, name, count=count)
+        )
+        if len(named) == ACCESSES_PER_TURN:
+            yield
+    return writable
 
 
 def _added(
-    body: AddPartitionsToTxnRequest, codes: Iterable[Sequence[int]]
-) -> AddPartitionsToTxnResponse:
-    """Return the response with the code of each partition of each topic."""
-    return AddPartitionsToTxnResponse(
-        results=[
-            AddPartitionsToTxnTopicResult(
-                name=topic.name,
-                results=[
-                    AddPartitionsToTxnPartitionResult(partition_index=partition, error_code=code)
-                    for partition, code in zip(topic.partitions, of_topic, strict=True)
-                ],
-            )
-            for topic, of_topic in zip(body.topics, codes, strict=True)
+    body: AddPartitionsToTxnRequest, codes: Sequence[int]
+) -> Work[AddPartitionsToTxnResponse]:
+    """Return the response; `codes` has one for each requested partition, in order."""
+    response = AddPartitionsToTxnResponse()
+    code_of = iter(codes)
+
+    def groups() -> Iterator[tuple[AddPartitionsToTxnTopicResult, Sequence[int]]]:
+        for topic in body.topics:
+            result = AddPartitionsToTxnTopicResult(name=topic.name)
+            response.results.append(result)
+            yield result, topic.partitions
+
+    for part in nested_parts(groups(), PARTITIONS_PER_TURN):
+        if part is None:
+            yield
+            continue
+        result, numbers = part
+        result.results += [
+            AddPartitionsToTxnPartitionResult(partition_index=it, error_code=next(code_of))
+            for it in numbers
         ]
-    )
+    return response
 
 
 def handle_add_offsets_to_txn(services: Services, request: Request) -> None:

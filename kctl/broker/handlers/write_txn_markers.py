@@ -52,7 +52,7 @@ class _Waiting(NamedTuple):
 def handle_write_txn_markers(services: Services, request: Request) -> None:
     """Append the markers, and reply when all are committed or have failed."""
     body: WriteTxnMarkersRequest = request.body
-    results = [WritableTxnMarkerResult(producer_id=it.producer_id) for it in body.markers]
+    results: list[WritableTxnMarkerResult] = []
     waiting: list[_Waiting] = []
     of_groups: list[_Waiting] = []
     left = 0
@@ -70,12 +70,15 @@ def handle_write_txn_markers(services: Services, request: Request) -> None:
     def work() -> Work[None]:
         nonlocal left
         yield from _gathering(body.markers, results, waiting)
-        starts = range(0, len(waiting), MARKERS_PER_TURN) or range(1)
-        left = len(starts)
-        for start in starts:
-            if start:
+        left = max(-(-len(waiting) // MARKERS_PER_TURN), 1)
+        # From the end, so that what is appended is released in the turns, too.
+        waiting.reverse()
+        for number in range(left):
+            if number:
                 yield
-            _append(services, waiting[start : start + MARKERS_PER_TURN], appended)
+            part = waiting[: -MARKERS_PER_TURN - 1 : -1]
+            del waiting[-MARKERS_PER_TURN:]
+            _append(services, part, appended)
 
     # Not in the WorkQueue: transactions must not wait for clients' searches.
     in_turns(services.runtime.scheduler, work(), lambda _: None, request.fail)
@@ -83,13 +86,20 @@ def handle_write_txn_markers(services: Services, request: Request) -> None:
 
 def _gathering(
     markers: Sequence[WritableTxnMarker],
-    results: Sequence[WritableTxnMarkerResult],
+    results: list[WritableTxnMarkerResult],
     waiting: list[_Waiting],
 ) -> Work[None]:
     """Add all markers to `waiting`, partition by partition, and their results to `results`, with a
     `yield` after every GATHERED_PER_TURN."""
     gathered = 0
-    for marker, result in zip(markers, results, strict=True):
+    for marker in markers:
+        result = WritableTxnMarkerResult(producer_id=marker.producer_id)
+        results.append(result)
+        # Also a marker without topics.
+        gathered += 1
+        if gathered >= GATHERED_PER_TURN:
+            gathered = 0
+            yield
         for topic in marker.topics:
             if gathered >= GATHERED_PER_TURN:
                 gathered = 0

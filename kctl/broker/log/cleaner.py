@@ -34,7 +34,7 @@ from typing import NamedTuple
 from kctl.broker.log.cleaned_transactions import CleanedTransactions
 from kctl.broker.log.cleaner_output import CleanedSegment
 from kctl.broker.log.log_segment import SegmentOptions
-from kctl.broker.log.offset_map import OffsetMap
+from kctl.broker.log.offset_map import ENTRY_BYTES, OffsetMap
 from kctl.errors import CorruptDataError
 from kctl.records.batch_filter import (
     RecordSpan,
@@ -106,6 +106,11 @@ class Cleaner:
         # The last batch that was not written; it may be needed to record the segment's end offset.
         self._dropped_last: RecordBatch | None = None
 
+    @property
+    def buffer_share(self) -> float:
+        """Return the share (0 to 1) of the dedupe buffer that the keys take."""
+        return self._map.count * ENTRY_BYTES / max(self._plan.dedupe_buffer_bytes, 1)
+
     # --- the first walk ----------------------------------------------------------------------
 
     def build_map(self) -> Iterator[int]:
@@ -117,7 +122,7 @@ class Cleaner:
             if following is None or following.base_offset > plan.first_dirty_offset
         ]
         dirty_bytes = sum(segment.size for segment in dirty)
-        memory = min(plan.dedupe_buffer_bytes, dirty_bytes // BYTES_PER_KEY_MIN * 24)
+        memory = min(plan.dedupe_buffer_bytes, dirty_bytes // BYTES_PER_KEY_MIN * ENTRY_BYTES)
         self._map = OffsetMap(memory, plan.load_factor)
         transactions = CleanedTransactions(plan.aborted)
         for segment in dirty:

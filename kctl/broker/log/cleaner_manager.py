@@ -26,6 +26,10 @@ from kctl.broker.log.log_segment import LogSegment
 from kctl.broker.log.unified_log import UnifiedLog
 from kctl.configs.config_key import LONG_MAX
 from kctl.model import TopicPartition
+from kctl.work import Work
+
+# Logs that are considered for cleaning in one turn.
+LOOKED_AT_PER_TURN = 200
 
 
 class CleaningState(Enum):
@@ -68,8 +72,8 @@ class LogToClean:
     # Bytes of the segments below the first dirty offset, and from there to the uncleanable one.
     clean_bytes: int
     cleanable_bytes: int
-    # A batch has waited longer than `max.compaction.lag.ms`.
-    is_overdue: bool
+    # For how long the oldest batch has waited beyond `max.compaction.lag.ms`; 0: it has not.
+    overdue_ms: int
 
     @property
     def dirty_ratio(self) -> float:
@@ -82,7 +86,7 @@ class LogToClean:
         """Return whether it should be cleaned now."""
         if self.first_uncleanable_offset <= self.first_dirty_offset or not self.cleanable_bytes:
             return False
-        return self.is_overdue or self.dirty_ratio > self.log.config.min_cleanable_dirty_ratio
+        return self.overdue_ms > 0 or self.dirty_ratio > self.log.config.min_cleanable_dirty_ratio
 
     @property
     def segments(self) -> list[LogSegment]:
@@ -118,16 +122,17 @@ def cleanable_part(log: UnifiedLog, now_ms: int) -> LogToClean:
         first_uncleanable,
         sum(it.size for it in inactive[: len(inactive) - len(dirty)]),
         sum(it.size for it in dirty if it.base_offset < first_uncleanable),
-        _is_overdue(log, dirty, now_ms),
+        _overdue_ms(log, dirty, now_ms),
     )
 
 
-def _is_overdue(log: UnifiedLog, dirty: Iterable[LogSegment], now_ms: int) -> bool:
+def _overdue_ms(log: UnifiedLog, dirty: Iterable[LogSegment], now_ms: int) -> int:
     lag_ms = log.config.max_compaction_lag_ms
     if lag_ms >= LONG_MAX:
-        return False
-    first_timestamps = (segment.first_timestamp for segment in dirty)
-    return any(0 < timestamp < now_ms - lag_ms for timestamp in first_timestamps)
+        return 0
+    timestamps = (segment.first_timestamp for segment in dirty)
+    oldest = min((it for it in timestamps if it > 0), default=now_ms)
+    return max(now_ms - lag_ms - oldest, 0)
 
 
 class CleanerManager:
@@ -139,6 +144,8 @@ class CleanerManager:
         self._damaged: dict[TopicPartition, tuple[UnifiedLog, int]] = {}
         # The largest dirty share (0 to 1) of the logs that `filthiest` last looked at.
         self.dirtiest_ratio = 0.0
+        # Of the most overdue of these logs.
+        self.overdue_ms = 0
 
     def uncleanable(self, directories: Iterable[str]) -> dict[str, int]:
         """Return the number of uncleanable logs of each log directory, also of one without any."""
@@ -146,6 +153,15 @@ class CleanerManager:
         for log, _ in self._damaged.values():
             counts[log.log_directory] = counts.get(log.log_directory, 0) + 1
         return counts
+
+    def uncleanable_bytes(self, directories: Iterable[str], now_ms: int) -> dict[str, int]:
+        """Return the bytes of each log directory that would be cleaned but for damage."""
+        sizes = dict.fromkeys(directories, 0)
+        for log, _ in self._damaged.values():
+            if not log.is_closed:
+                waiting = cleanable_part(log, now_ms).cleanable_bytes
+                sizes[log.log_directory] = sizes.get(log.log_directory, 0) + waiting
+        return sizes
 
     def state(self, topic_partition: TopicPartition) -> CleaningState:
         """Return the state of a partition's log."""
@@ -166,19 +182,24 @@ class CleanerManager:
             self._damaged[topic_partition] = (log, log.truncations)
         return after
 
-    def filthiest(self, logs: Iterable[UnifiedLog], now_ms: int) -> LogToClean | None:
-        """Return the log to clean next, or None if none is due."""
+    def filthiest(self, logs: Iterable[UnifiedLog], now_ms: int) -> Work[LogToClean | None]:
+        """Return the log to clean next, or None if none is due; it may have changed since its
+        turn."""
         due = []
         dirtiest = 0.0
-        for log in logs:
+        overdue_ms = 0
+        for number, log in enumerate(logs):
+            if number and number % LOOKED_AT_PER_TURN == 0:
+                yield
             self._reset_if_changed(log)
             if not log.config.is_compacted or log.topic_partition in self._states:
                 continue
             found = cleanable_part(log, now_ms)
             dirtiest = max(dirtiest, found.dirty_ratio)
+            overdue_ms = max(overdue_ms, found.overdue_ms)
             if found.is_due:
                 due.append(found)
-        self.dirtiest_ratio = dirtiest
+        self.dirtiest_ratio, self.overdue_ms = dirtiest, overdue_ms
         return max(due, key=lambda it: it.dirty_ratio, default=None)
 
     def _reset_if_changed(self, log: UnifiedLog) -> None:

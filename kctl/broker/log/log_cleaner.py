@@ -22,7 +22,13 @@ from dataclasses import dataclass
 from functools import partial
 
 from kctl.broker.log.cleaner import Cleaner, CleaningPlan, LastRecord, SourceSegment
-from kctl.broker.log.cleaner_manager import CleanerManager, CleaningMove, CleaningState, LogToClean
+from kctl.broker.log.cleaner_manager import (
+    CleanerManager,
+    CleaningMove,
+    CleaningState,
+    LogToClean,
+    cleanable_part,
+)
 from kctl.broker.log.cleaner_output import CleanedSegment
 from kctl.broker.log.local_log import segment_options
 from kctl.broker.log.log_segment import LogSegment
@@ -32,6 +38,7 @@ from kctl.model import TopicPartition
 from kctl.runtime.disk import Disk
 from kctl.runtime.future import Future, Task, sleep
 from kctl.runtime.runtime import Runtime
+from kctl.runtime.turns import done_in_turns
 from kctl.storage.layout import CLEANED_SUFFIX, SEGMENT_SUFFIXES, file_name
 
 # Maximum delay for other work on the same thread, mainly fsyncs.
@@ -63,6 +70,8 @@ class CleaningFigures:
     bytes_before: int = 0
     bytes_after: int = 0
     took_ms: int = 0
+    # The share (0 to 1) of the dedupe buffer that its keys took.
+    buffer_share: float = 0.0
 
     @property
     def recopy_percent(self) -> float:
@@ -163,10 +172,17 @@ class LogCleaner:
         """Clean the dirtiest log; return False if none is due."""
         logs = [log for tp, log in self._logs.items() if not self._is_held(tp)]
         self._looked_ms = self._clock.monotonic_ms()
-        due = self.manager.filthiest(logs, self._clock.wall_ms())
-        if due is None:
+        found = await done_in_turns(
+            self._scheduler, self.manager.filthiest(logs, self._clock.wall_ms())
+        )
+        if found is None:
             return False
-        await self._clean(due)
+        log = found.log
+        if not self._is_stopping and not self._is_stale(log, None):
+            # Its segments may be others than those that were looked at.
+            due = cleanable_part(log, self._clock.wall_ms())
+            if due.is_due:
+                await self._clean(due)
         return True
 
     async def _clean(self, due: LogToClean) -> None:
@@ -209,7 +225,10 @@ class LogCleaner:
             work.bytes_after += target.segment.size
         log.local.cleaned_offset = max(log.local.cleaned_offset, cleaner.end_offset)
         self.last = CleaningFigures(
-            work.bytes_before, work.bytes_after, self._clock.monotonic_ms() - began_ms
+            work.bytes_before,
+            work.bytes_after,
+            self._clock.monotonic_ms() - began_ms,
+            cleaner.buffer_share,
         )
         self._trace.event(
             "log_cleaned",

@@ -35,7 +35,7 @@ from kctl.model import TopicPartition
 from kctl.runtime.future import Future
 from kctl.runtime.runtime import Runtime
 from kctl.runtime.scheduler import Timer
-from kctl.runtime.turns import fail_loudly, in_turns
+from kctl.runtime.turns import alone_in_turns
 from kctl.storage.layout import (
     delete_directory_name,
     directory_name,
@@ -45,6 +45,8 @@ from kctl.work import Work, parts
 
 # Future replicas with a chosen directory; the oldest choices are dropped.
 PREFERRED_DIRS_MAX = 100_000
+# Logs whose configs are computed in one turn, within 5 ms.
+CONFIGS_PER_TURN = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -338,10 +340,23 @@ class LogManager:
                 log.config = config
 
     def refresh_configs(self, topic: str | None) -> None:
-        """Apply the current configs of `topic`, or of all topics, to their logs."""
-        for tp, log in self._logs.items():
-            if topic is None or tp.topic == topic:
-                log.config = self._config_of(tp.topic)
+        """Apply the current configs of `topic`, or of all topics, to their logs; if these are many,
+        to some of them in later turns."""
+        logs = [log for tp, log in self._logs.items() if topic is None or tp.topic == topic]
+        alone_in_turns(self._scheduler, self._refreshing(logs))
+
+    def _refreshing(self, logs: Sequence[UnifiedLog]) -> Work[None]:
+        """Apply the current configs to `logs`, with a `yield` after every CONFIGS_PER_TURN."""
+        for part in parts(logs, CONFIGS_PER_TURN):
+            if part[0] is not logs[0]:
+                yield
+            # The configs of a topic may change again before the next turn.
+            configs: dict[str, LogConfig] = {}
+            for log in part:
+                topic = log.topic_partition.topic
+                if topic not in configs:
+                    configs[topic] = self._config_of(topic)
+                log.config = configs[topic]
 
     def delete_log(self, topic_partition: TopicPartition, because: str = "") -> None:
         """Take the log, if any, out of use and remove its files after `file.delete.delay.ms`.
@@ -485,7 +500,7 @@ class LogManager:
             self._timers[name] = self._scheduler.call_later(interval_ms, run)
             work = begin()
             if work is not None:
-                in_turns(self._scheduler, work, lambda _: None, fail_loudly)
+                alone_in_turns(self._scheduler, work)
 
         self._timers[name] = self._scheduler.call_later(interval_ms, run)
 

@@ -36,7 +36,7 @@ from kctl.broker.network.sasl_exchange import (
     SaslExchange,
     exchange_of,
 )
-from kctl.broker.request import RequestContext
+from kctl.broker.request import UNKNOWN_SOFTWARE, RequestContext
 from kctl.configs.listener_security import SaslListener
 from kctl.errors import CorruptDataError
 from kctl.protocol.api_keys import ApiKey
@@ -104,6 +104,7 @@ class Authentication:
         "_mechanism",
         "_new_mechanism",
         "_served",
+        "_software",
         "_started_ms",
         "is_token_authenticated",
         "principal",
@@ -127,6 +128,8 @@ class Authentication:
         self._served = served
         self._started_ms = now_ms
         self._lifetime_end_ms: int | None = None
+        # The name and version of the client's library.
+        self._software = (UNKNOWN_SOFTWARE, UNKNOWN_SOFTWARE)
         # The mechanism that authenticated the connection, and the one under way.
         self._mechanism: str | None = None
         self._new_mechanism = ""
@@ -193,10 +196,13 @@ class Authentication:
     def authenticated(self, context: RequestContext) -> RequestContext:
         """Return `context` with the principal of this connection."""
         assert self.principal is not None
+        name, version = self._software
         return replace(
             context,
             principal=self.principal,
             is_token_authenticated=self.is_token_authenticated,
+            software_name=name,
+            software_version=version,
         )
 
     # --- one method for each kind of frame
@@ -211,6 +217,8 @@ class Authentication:
         body = request.body()
         if version >= 3 and not is_valid_software(body):
             return Step(request.response(api_versions_response({}, ErrorCode.INVALID_REQUEST)))
+        if version >= 3:
+            self._software = (body.client_software_name, body.client_software_version)
         self._move(_S.VERSIONED)
         response = api_versions_response(self._served)
         response.finalized_features_epoch = _UNKNOWN_EPOCH

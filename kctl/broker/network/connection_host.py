@@ -9,6 +9,7 @@ from kctl.broker.network.counters import NetworkCounters
 from kctl.broker.network.limits import NetworkLimits
 from kctl.broker.network.request_memory import RequestMemory
 from kctl.broker.request import Request, RequestContext
+from kctl.broker.request_times import RequestWatcher
 from kctl.protocol.framing import BufferPool, Scratch
 from kctl.protocol.primitives import Buffer
 from kctl.runtime.network import TlsSession
@@ -27,6 +28,8 @@ class ConnectionHost(Protocol):
     # Takes a large request and its size in bytes; returns False if it answered the request, before
     # its body is decoded.
     may_be_decoded: Callable[[Request, int], bool] | None
+    # Those who ask where the time of requests goes; usually none.
+    request_watchers: tuple[RequestWatcher, ...]
     pool: BufferPool
     scheduler: Scheduler
     scratch: Scratch

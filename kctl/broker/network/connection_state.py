@@ -50,6 +50,7 @@ class ConnectionState:
         "_server",
         "_throttling",
         "_transport",
+        "_unsent",
         "context",
         "get_buffer",
         "last_active_ms",
@@ -92,6 +93,8 @@ class ConnectionState:
         self._is_released = False
         self._current: Request | None = None
         self._current_bytes = 0
+        # A request with times whose response is not sent completely.
+        self._unsent: Request | None = None
         # Whether the last frame had its own buffer, which the next look-up returns.
         self._is_large = False
         self._is_serving = False

@@ -28,6 +28,8 @@ from typing import Final, Protocol
 from kctl.broker.network.counters import NetworkCounters
 from kctl.protocol.framing import SMALL_FRAME_MAX
 from kctl.runtime.scheduler import Scheduler, Timer
+from kctl.runtime.turns import alone_in_turns
+from kctl.work import Work
 
 MEDIUM_BYTES_MAX: Final = 1024 * 1024
 # The fraction of the budget that is reserved for medium requests: one in this many parts.
@@ -37,6 +39,8 @@ UNFINISHED_SMALL_BYTES_MAX: Final = 32 * 1024 * 1024
 PROGRESS_MS: Final = 1_000
 PROGRESS_BYTES_MIN: Final = 64 * 1024
 LOOK_MS: Final = 100
+# Connections without progress that are closed in one turn.
+EVICTED_PER_TURN: Final = 64
 
 
 class Holder(Protocol):
@@ -260,6 +264,11 @@ class RequestMemory:
             self._receiving = dict.fromkeys(self._receiving, -1)
             return
         self._sweep_later()
+        alone_in_turns(self._scheduler, self._evicting())
+
+    def _evicting(self) -> Work[None]:
+        """Close the connections that make no progress, EVICTED_PER_TURN in one turn."""
+        evicted = 0
         for holder, seen_bytes in list(self._receiving.items()):
             received = holder.received_bytes
             if holder not in self._receiving or self._is_in_line(holder):
@@ -267,6 +276,9 @@ class RequestMemory:
             self._receiving[holder] = received
             if seen_bytes >= 0 and 0 <= received - seen_bytes < PROGRESS_BYTES_MIN:
                 self._evict(holder, received - seen_bytes, PROGRESS_MS)
+                evicted += 1
+                if evicted % EVICTED_PER_TURN == 0:
+                    yield
 
     def _evict(self, holder: Holder, progress: int, period_ms: int) -> None:
         holder.evict(

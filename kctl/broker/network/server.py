@@ -31,6 +31,7 @@ from kctl.broker.network.limits import NetworkLimits
 from kctl.broker.network.request_memory import RequestMemory
 from kctl.broker.network.server_connection import ServerConnection
 from kctl.broker.request import Request, RequestContext
+from kctl.broker.request_times import RequestWatcher
 from kctl.errors import KctlError, UsageError
 from kctl.model import Endpoint
 from kctl.protocol.framing import BufferPool, Scratch
@@ -39,7 +40,9 @@ from kctl.runtime.future import Future
 from kctl.runtime.network import TlsSession, Transport
 from kctl.runtime.runtime import Runtime
 from kctl.runtime.scheduler import Timer
+from kctl.runtime.turns import alone_in_turns
 from kctl.store.errors import StoppingError
+from kctl.work import Work
 
 if TYPE_CHECKING:
     from kctl.broker.network.authentication import Authentication
@@ -92,6 +95,7 @@ class SocketServer:
         self.served = served
         self.on_request = on_request
         self.may_be_decoded = may_be_decoded
+        self.request_watchers: tuple[RequestWatcher, ...] = ()
         self.counters = NetworkCounters()
         # Shared by all connections; see FrameBuffer.
         self.scratch = Scratch()
@@ -135,6 +139,15 @@ class SocketServer:
         """Throttle clients by `quotas`. Fast paths count nothing, so they are offered only the
         requests of clients without a limit."""
         self.client_quotas = quotas
+
+    def watch_requests(self, watcher: RequestWatcher) -> None:
+        """Measure where the time of each request goes that begins from now on."""
+        if watcher not in self.request_watchers:
+            self.request_watchers = (*self.request_watchers, watcher)
+
+    def unwatch_requests(self, watcher: RequestWatcher) -> None:
+        """Measure no longer for `watcher`."""
+        self.request_watchers = tuple(it for it in self.request_watchers if it is not watcher)
 
     def start(self) -> list[Endpoint]:
         """Listen; return the endpoints with the bound ports, or raise KctlError."""
@@ -471,15 +484,27 @@ class SocketServer:
     def _sweep(self) -> None:
         oldest_ms = self.now_ms() - self.limits.idle_ms_max
         idle = [it for it in self._connections if it.last_active_ms <= oldest_ms]
-        for connection in idle:
-            unsent = connection.unsent_bytes()
-            is_moving = unsent != connection.unsent_at_last_sweep
-            connection.unsent_at_last_sweep = unsent
-            if not connection.has_unanswered_request and not (unsent and is_moving):
-                self.counters.connections_idle_closed += 1
-                connection.abort()
         self._set_sweep_timer()
+        alone_in_turns(self.scheduler, self._closing_idle(idle, oldest_ms))
+
+    def _closing_idle(self, idle: Sequence[ServerConnection], oldest_ms: int) -> Work[None]:
+        for number, connection in enumerate(idle, 1):
+            if connection in self._connections and connection.last_active_ms <= oldest_ms:
+                unsent = connection.unsent_bytes()
+                is_moving = unsent != connection.unsent_at_last_sweep
+                connection.unsent_at_last_sweep = unsent
+                if not connection.has_unanswered_request and not (unsent and is_moving):
+                    self.counters.connections_idle_closed += 1
+                    connection.abort()
+            if number % CLOSED_PER_TURN == 0:
+                yield
 
     def _abort_all(self) -> None:
-        for connection in list(self._connections):
-            connection.abort()
+        alone_in_turns(self.scheduler, self._aborting())
+
+    def _aborting(self) -> Work[None]:
+        for number, connection in enumerate(list(self._connections), 1):
+            if connection in self._connections:
+                connection.abort()
+            if number % CLOSED_PER_TURN == 0:
+                yield

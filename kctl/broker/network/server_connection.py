@@ -24,21 +24,25 @@ Kafka 2.7: kafka.network.Processor, org.apache.kafka.common.network.KafkaChannel
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
+from kctl.broker.api_versions import is_valid_software
 from kctl.broker.network.connection_host import ConnectionHost
 from kctl.broker.network.connection_state import ConnectionState
 from kctl.broker.network.refusals import api_name, reason_of, unknown_version_response
 from kctl.broker.network.slices import in_slices, is_heavy_response
 from kctl.broker.request import Request, RequestContext
+from kctl.broker.request_times import RequestTimes
 from kctl.errors import CorruptDataError
-from kctl.protocol.codec import decode, decoding, encode, encoding
+from kctl.protocol.api_keys import ApiKey
+from kctl.protocol.codec import decode, decoding, encode, encoding, releasing
 from kctl.protocol.connection import read_request_header, response_frame
 from kctl.protocol.primitives import Buffer
 from kctl.protocol.schema import Message, Part
 from kctl.protocol.server_phase import ServerPhase, moved
 from kctl.runtime.network import TlsError, TlsSession, Transport
-from kctl.runtime.turns import in_turns
+from kctl.runtime.turns import alone_in_turns, in_turns
 from kctl.work import Work, while_wanted
 
 if TYPE_CHECKING:
@@ -55,6 +59,10 @@ DECODED_AT_ONCE_BYTES_MAX: Final = 32 * 1024
 API_KEY_BYTES: Final = 2
 
 _NOT_SERVED: Final = (0, -1)
+
+# The version of ApiVersions that names the client's library.
+_SOFTWARE_VERSION: Final = 3
+_API_VERSIONS: Final = ApiKey.API_VERSIONS
 
 # Looked up once: reading a member of an enum costs more than reading a global.
 _READING: Final[ServerPhase] = ServerPhase.READING
@@ -152,6 +160,7 @@ class ServerConnection(ConnectionState):
         if self._is_released:
             return
         self._is_released = True
+        self._all_sent()
         self._phase = moved(self._phase, _OVER)
         is_frame_in_use = self._current is not None and self._is_large
         self._abandon()
@@ -190,6 +199,8 @@ class ServerConnection(ConnectionState):
         """Serve the next request after a response was sent, or once memory is available."""
         if self._transport.unsent_bytes():
             return
+        if self._unsent is not None:
+            self._all_sent()
         if self._is_failed:
             return
         if self._phase is _SENDING:
@@ -280,6 +291,10 @@ class ServerConnection(ConnectionState):
             api, version, correlation_id, client_id, body, self.context, now_ms,
             self._reply, self._abort, failed=self._failed,
         )  # fmt: skip
+        if server.request_watchers:
+            request.times = RequestTimes(server.now_ns, server.request_watchers)
+        if api is _API_VERSIONS:
+            self._recognize(request)
         self._phase = moved(self._phase, _IN_FLIGHT)
         self._current, self._current_bytes = request, len(frame)
         if is_huge:
@@ -289,16 +304,41 @@ class ServerConnection(ConnectionState):
         else:
             self._handle(request, may_be_sliced=len(frame) > LIGHT_FRAME_MAX)
 
+    def _recognize(self, request: Request) -> None:
+        """Keep what the client says about itself, for its later requests."""
+        body = request.body
+        if request.api_version >= _SOFTWARE_VERSION and body and is_valid_software(body):
+            self.context = replace(
+                self.context,
+                software_name=body.client_software_name,
+                software_version=body.client_software_version,
+            )
+
     def _decoding(self, request: Request, frame: Buffer, position: int) -> Work[Request]:
         """Decode a body, in turns, unless the connection closes meanwhile."""
         cls, version = request.api_key.request_class, request.api_version
-        work = decoding(cls, version, frame, position)
-        request.body = yield from while_wanted(work, lambda: self._current is request)
+        elements: list[object] = []
+        request.release = partial(self._release_elements, elements)
+        work = decoding(cls, version, frame, position, elements)
+        try:
+            request.body = yield from while_wanted(work, lambda: self._current is request)
+        except CorruptDataError:
+            request.release()
+            raise
+        # Its handling begins in a turn of its own.
+        yield
         return request
 
     def _decoded(self, request: Request) -> None:
         if self._current is request:
             self._handle(request, may_be_sliced=True)
+        elif request.release is not None:
+            request.release()
+
+    def _release_elements(self, elements: list[object]) -> None:
+        """Release a message that was coded in turns, in turns after this one: the caller's frames
+        still refer to it."""
+        alone_in_turns(self._server.scheduler, releasing(elements))
 
     def _not_decoded(self, error: Exception) -> None:
         if isinstance(error, CorruptDataError):
@@ -311,6 +351,8 @@ class ServerConnection(ConnectionState):
         on_request = server.on_request
         if server.client_quotas is not None:
             on_request = self._throttling.timed(on_request)
+        if request.times is not None:
+            on_request = request.times.timed(on_request)
         try:
             if may_be_sliced:
                 in_slices(request, on_request, server.scheduler)
@@ -329,6 +371,8 @@ class ServerConnection(ConnectionState):
         self._is_large = False
         # A muted connection is not idle.
         self.last_active_ms += pause_ms
+        if self._unsent is not None:
+            self._transport.when_sent(self._all_sent)
         self._server.scheduler.call_later(pause_ms, self._unmute)
 
     def _unmute(self) -> None:
@@ -376,6 +420,9 @@ class ServerConnection(ConnectionState):
         request = self._current
         if request is None:
             return
+        times = request.times
+        if times is not None:
+            times.answered(request, response)
         quotas = self._server.client_quotas
         if quotas is not None:
             self._throttling.count(quotas, request, self._current_bytes, response)
@@ -394,11 +441,15 @@ class ServerConnection(ConnectionState):
             except Exception as error:  # noqa: BLE001 - its completer must not fail
                 self._fail(request, error)
                 return
+        elif times is not None:
+            times.sent(request)
         self._finish()
 
     def _finish(self) -> None:
         """End the request that has its response and continue with the next one."""
-        self._current = None
+        request, self._current = self._current, None
+        if request is not None and request.release is not None:
+            request.release()
         if self._phase is _IN_FLIGHT:
             self._phase = _ANSWERED
             if self._throttling.pause_ms and not self._is_leaving:
@@ -410,7 +461,10 @@ class ServerConnection(ConnectionState):
 
     def _posting(self, request: Request, response: Message) -> Work[bool]:
         """Encode and send a response, in turns; return False if the connection is closed before."""
-        work = encoding(response, request.api_version)
+        elements: list[object] = []
+        work = encoding(response, request.api_version, elements)
+        # The handler that made it has used this turn.
+        yield
         try:
             body = yield from while_wanted(work, lambda: self._current is request)
             if body is not None:
@@ -418,6 +472,8 @@ class ServerConnection(ConnectionState):
         except Exception as error:  # noqa: BLE001 - a failed request must not stop the broker
             self._fail(request, error)
             return False
+        finally:
+            self._release_elements(elements)
         return body is not None
 
     def _posted(self, is_posted: bool) -> None:
@@ -426,12 +482,34 @@ class ServerConnection(ConnectionState):
 
     def _post_body(self, request: Request, body: list[Part]) -> None:
         header_version = request.api_key.response_header_version(request.api_version)
-        self._post(response_frame(request.correlation_id, header_version, body))
+        frame = response_frame(request.correlation_id, header_version, body)
+        times = request.times
+        if times is None:
+            self._post(frame)
+            return
+        times.posted()
+        self._post(frame)
+        self._unsent = request
+        if not self._transport.unsent_bytes():
+            self._all_sent()
+
+    def _all_sent(self) -> None:
+        """Report that a response is sent, or that its client has gone."""
+        request, self._unsent = self._unsent, None
+        if request is not None and request.times is not None:
+            request.times.sent(request)
 
     def _fail(self, request: Request, error: Exception) -> None:
-        """Log an unexpected error, and close unless the request already has its response."""
+        """Close unless the request already has its response; log an unexpected error."""
+        if request.release is not None:
+            request.release()
+        is_current = self._current is request
+        if is_current and isinstance(error, CorruptDataError):
+            # A later part of its handling found what the first one did not.
+            self._reject(self._reason(error))
+            return
         self._server.handler_failed(request, error)
-        if self._current is request:
+        if is_current:
             self._end()
 
     def _post(self, parts: list[Part]) -> None:

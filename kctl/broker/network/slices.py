@@ -66,6 +66,8 @@ _CUTS: dict[ApiKey, Cut] = {
     ApiKey.CREATE_PARTITIONS: Cut("topics", None, "results", None, element_weight=10),
     ApiKey.DELETE_GROUPS: Cut("groups_names", None, "results", None),
     ApiKey.INCREMENTAL_ALTER_CONFIGS: Cut("resources", None, "responses", None),
+    # Each slice is one append; a client repeats the partitions that have an error.
+    ApiKey.TXN_OFFSET_COMMIT: Cut("topics", "partitions", "topics", "partitions"),
     ApiKey.OFFSET_DELETE: Cut("topics", "partitions", "topics", "partitions"),
     ApiKey.CREATE_ACLS: Cut("creations", None, "results", None),
     ApiKey.DELETE_ACLS: Cut("filters", None, "filter_results", None),
@@ -85,7 +87,6 @@ _RESPONSE_ARRAYS: dict[ApiKey, tuple[str, ...]] = {
     ApiKey.OFFSET_FETCH: ("topics", "partitions"),
     ApiKey.ADD_PARTITIONS_TO_TXN: ("results", "results"),
     ApiKey.WRITE_TXN_MARKERS: ("markers", "topics", "partitions"),
-    ApiKey.TXN_OFFSET_COMMIT: ("topics", "partitions"),
     ApiKey.DESCRIBE_ACLS: ("resources", "acls"),
     ApiKey.ALTER_REPLICA_LOG_DIRS: ("results", "partitions"),
     ApiKey.DESCRIBE_LOG_DIRS: ("results", "topics", "partitions"),
@@ -93,10 +94,11 @@ _RESPONSE_ARRAYS: dict[ApiKey, tuple[str, ...]] = {
     ApiKey.ALTER_PARTITION_REASSIGNMENTS: ("responses", "partitions"),
     ApiKey.LIST_PARTITION_REASSIGNMENTS: ("topics", "partitions"),
     ApiKey.DESCRIBE_CLIENT_QUOTAS: ("entries", "values"),
-    ApiKey.ALTER_CLIENT_QUOTAS: ("entries",),
+    ApiKey.ALTER_CLIENT_QUOTAS: ("entries", "entity"),
     ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS: ("results",),
     ApiKey.ALTER_USER_SCRAM_CREDENTIALS: ("results",),
     ApiKey.ALTER_ISR: ("topics", "partitions"),
+    ApiKey.UPDATE_FEATURES: ("results",),
     **{
         api_key: tuple(name for name in (cut.answers, cut.nested_answers) if name is not None)
         for api_key, cut in _CUTS.items()
@@ -139,7 +141,12 @@ def _is_heavy(request: Request, cut: Cut) -> bool:
         return False
     if len(elements) * cut.element_weight > SLICE_WEIGHT:
         return True
-    return sum(_weight(element, cut) for element in elements) > SLICE_WEIGHT
+    left = SLICE_WEIGHT
+    for element in elements:
+        left -= _weight(element, cut)
+        if left < 0:
+            return True
+    return False
 
 
 def _weight(element: Any, cut: Cut) -> int:

@@ -69,7 +69,7 @@ class Throttling:
         busy_ns = 0 if self._time is None else self._time.take()
         self._time = None
         pause_ms = quotas.answered(request, frame_bytes, busy_ns, self._host.now_ms())
-        self.pause_ms = pause_ms
+        self.pause_ms = request.throttle_ms = pause_ms
         if pause_ms and response is not None and hasattr(response, "throttle_time_ms"):
             response.throttle_time_ms = pause_ms
 

@@ -33,9 +33,13 @@ from kctl.runtime.future import Future, Task
 from kctl.runtime.recurring_warnings import RecurringWarnings
 from kctl.runtime.runtime import Runtime
 from kctl.runtime.scheduler import Timer
+from kctl.runtime.turns import alone_in_turns
 from kctl.store.cluster_store import ClusterStore
+from kctl.work import Work
 
 RETRY_PAUSE_MS = 50
+# Partitions whose followers are checked in one turn.
+CHECKED_PER_TURN = 1_000
 # After these errors the controller sends, or has sent, a LeaderAndIsr with the current state.
 SETTLED_BY_CONTROLLER = frozenset(
     {
@@ -118,11 +122,21 @@ class AlterIsrManager:
 
     def _check(self) -> None:
         self._set_timer()
+        alone_in_turns(self._runtime.scheduler, self._checking())
+
+    def _checking(self) -> Work[None]:
+        """Propose to remove the followers that lag, CHECKED_PER_TURN partitions in one turn."""
         now_ms = self._runtime.clock.wall_ms()
-        for partition in self._replicas.partitions.values():
+        partitions = self._replicas.partitions
+        for number, partition in enumerate(list(partitions.values())):
+            if number and number % CHECKED_PER_TURN == 0:
+                yield
+                now_ms = self._runtime.clock.wall_ms()
             # Skip partitions without followers or without lagging ones early: they are the
             # majority.
             if not partition.followers:
+                continue
+            if partitions.get(partition.topic_partition) is not partition:
                 continue
             behind = partition.out_of_sync(now_ms)
             if behind:

@@ -110,6 +110,9 @@ class Leadership:
                 yield
                 if body.controller_epoch < self._replicas.controller_epoch:
                     return LeaderAndIsrResponse(error_code=ErrorCode.STALE_CONTROLLER_EPOCH)
+            if state is None:
+                units += 1
+                continue
             is_known = (topic, state.partition_index) in self._replicas.partitions
             units += 1 if is_known else UNITS_PER_LOG
             code, change = self._apply(topic, state, configs)
@@ -123,16 +126,20 @@ class Leadership:
             elif code == ErrorCode.NONE:
                 kept.append((topic, state.partition_index))
         self._announce(changes)
+        yield from self._wake(kept, units)
+        return LeaderAndIsrResponse(partition_errors=errors)
+
+    def _wake(self, kept: Sequence[tuple[str, int]], units: int) -> Work[None]:
+        """Look again at what waits for partitions that this broker continues to lead or follow, in
+        a turn that has done `units` of work: such a leader may have a smaller ISR now, so that
+        acks=all waits for fewer replicas."""
         for part in parts(kept, PARTITIONS_PER_TURN):
             units += len(part)
             if units > PARTITIONS_PER_TURN:
                 units = len(part)
                 yield
             for key in part:
-                # A continuing leader may have a smaller ISR now, so that acks=all waits for fewer
-                # replicas.
                 self._replicas.wake(key)
-        return LeaderAndIsrResponse(partition_errors=errors)
 
     def _apply(
         self, topic: str, state: LeaderAndIsrPartitionState, configs: dict[str, LogConfig]
@@ -189,6 +196,9 @@ class Leadership:
                 yield
                 if body.controller_epoch < self._replicas.controller_epoch:
                     return StopReplicaResponse(error_code=ErrorCode.STALE_CONTROLLER_EPOCH)
+            if stop is None:
+                units += 1
+                continue
             units += UNITS_PER_LOG if stop.delete else 1
             tp = stop.topic_partition
             code = self._stop(stop)
@@ -229,7 +239,7 @@ class Leadership:
 
     def apply_metadata(
         self,
-        states: Iterable[tuple[str, UpdateMetadataPartitionState]],
+        states: Iterable[tuple[str, UpdateMetadataPartitionState | None]],
         *,
         may_delete: bool = True,
     ) -> Work[None]:
@@ -257,6 +267,8 @@ class Leadership:
                     # A newer controller may have created a topic of the same name since.
                     return
             units += 1
+            if state is None:
+                continue
             is_elsewhere = broker_id not in state.replicas
             partition = partitions.get((topic, state.partition_index))
             if partition is None:
@@ -317,25 +329,33 @@ class Leadership:
 
 def leader_and_isr_states(
     body: LeaderAndIsrRequest,
-) -> Iterator[tuple[str, LeaderAndIsrPartitionState]]:
-    """Yield (topic, state) of a request of any version."""
+) -> Iterator[tuple[str, LeaderAndIsrPartitionState | None]]:
+    """Yield (topic, state) of a request of any version, (topic, None) of a topic without
+    partitions: the caller may have to count it."""
     for state in body.ungrouped_partition_states:
         yield state.topic_name, state
     for topic in body.topic_states:
+        if not topic.partition_states:
+            yield topic.topic_name, None
         for state in topic.partition_states:
             yield topic.topic_name, state
 
 
-def stop_replica_states(body: StopReplicaRequest) -> Iterator[StopReplica]:
-    """Yield the partitions of a request of any version."""
+def stop_replica_states(body: StopReplicaRequest) -> Iterator[StopReplica | None]:
+    """Yield the partitions of a request of any version, None for a topic without partitions: the
+    caller may have to count it."""
     delete = body.delete_partitions
     for ungrouped in body.ungrouped_partitions:
         tp = TopicPartition(ungrouped.topic_name, ungrouped.partition_index)
         yield StopReplica(tp, NO_EPOCH, delete)
     for topic in body.topics:
+        if not topic.partition_indexes:
+            yield None
         for number in topic.partition_indexes:
             yield StopReplica(TopicPartition(topic.name, number), NO_EPOCH, delete)
     for state in body.topic_states:
+        if not state.partition_states:
+            yield None
         for partition in state.partition_states:
             tp = TopicPartition(state.topic_name, partition.partition_index)
             yield StopReplica(tp, partition.leader_epoch, partition.delete_partition)

@@ -193,7 +193,6 @@ class ReplicaManager:
         key: tuple[str, int],
         records: Records,
         required_acks: int,
-        *,
         origin: AppendOrigin = AppendOrigin.CLIENT,
     ) -> LogAppendInfo | None:
         """Append to a single partition on the fast path, or return None if nothing was appended.

@@ -23,9 +23,11 @@ class Access(Protocol):
         name: str,
         *,
         is_probe: bool = False,
+        count: int = 1,
     ) -> bool:
         """Return whether the operation is allowed. A denial is logged, unless `is_probe`: then the
-        client did not request the operation, and the result only filters what it sees."""
+        client did not request the operation, and the result only filters what it sees. `count` is
+        how often the request names the resource."""
         ...
 
     def allows_cluster(self, operation: AclOperation, *, is_probe: bool = False) -> bool:
@@ -64,6 +66,7 @@ class Unrestricted:
         name: str,
         *,
         is_probe: bool = False,
+        count: int = 1,
     ) -> bool:
         """Return True."""
         return True

@@ -74,4 +74,6 @@ class AuditLog:
 def printable(text: str) -> str:
     """Return `text` on one line, without control characters, and of limited length."""
     cut = text if len(text) <= NAME_MAX else f"{text[:NAME_MAX]}..."
+    if cut.isprintable():
+        return cut
     return "".join(each if each.isprintable() else f"\\u{ord(each):04x}" for each in cut)

@@ -343,9 +343,9 @@ class RealDisk:
         return facts.f_bavail * facts.f_frsize
 
     def make_private(self, path: str) -> None:
-        """Let only the owner read or write `path`."""
+        """Let only the owner use the file or directory `path`."""
         try:
-            os.chmod(path, 0o600)
+            os.chmod(path, 0o700 if os.path.isdir(path) else 0o600)
         except OSError as error:
             raise _refused(path, error) from error
 
@@ -366,7 +366,7 @@ class RealDisk:
         return found.st_dev, found.st_ino
 
     def writers(self, directories: Sequence[str]) -> Sequence[int]:
-        """Return the ids of other processes that have files there open for writing."""
+        """Return the ids of other processes that use the directories, as far as /proc shows."""
         return writers_of(directories)
 
     def lock(self, path: str) -> DiskLock:

@@ -153,6 +153,11 @@ class RealScheduler:
         with contextlib.suppress(OSError):
             os.write(self._wakeup_write, b"\0")
 
+    @property
+    def has_callbacks(self) -> bool:
+        """Return whether callbacks wait for a turn; for any thread."""
+        return bool(self._ready or self._from_threads)
+
     def call_at(self, when_ms: int, callback: Callback, *args: object) -> RealTimer:
         """Run `callback(*args)` once the monotonic clock reaches `when_ms`."""
         timer = RealTimer(self, callback, args)

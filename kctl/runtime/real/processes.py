@@ -6,6 +6,7 @@ A single item, or a single process, runs in this process.
 
 import multiprocessing
 import os
+import signal
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from multiprocessing.connection import wait
@@ -72,6 +73,8 @@ def _map_here(
 def _set_up(work: Work[Any, Any], done: "Synchronized[int]") -> None:
     global _worker  # noqa: PLW0603 - a worker process does only this
     _worker = work, done
+    # Ctrl-C reaches all processes: the parent ends its workers.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
     threading.Thread(target=_end_with_parent, daemon=True).start()
 
 

@@ -12,6 +12,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple, Self
 
@@ -82,6 +83,26 @@ class Background:
         return True
 
 
+@contextlib.contextmanager
+def _interrupts_deferred() -> Iterator[None]:
+    """Deliver SIGINT and SIGTERM after the block: what it creates is known before it can be lost.
+
+    Handlers in Python, unlike ignored signals, are not passed on to what the block starts.
+    """
+    arrived: list[int] = []
+    former = {
+        number: signal.signal(number, lambda number, _: arrived.append(number))
+        for number in _INTERRUPTS
+    }
+    try:
+        yield
+    finally:
+        for number, handler in former.items():
+            signal.signal(number, handler)
+    for each in arrived:
+        signal.raise_signal(each)
+
+
 class Shell:
     """A temporary directory in which commands run; deleted at the end unless `keep`."""
 
@@ -121,13 +142,13 @@ class Shell:
     def start(self, command: str) -> Background:
         """Start `command` and return at once."""
         output = self.directory / f"output-{len(list(self.directory.glob('output-*')))}"
-        with output.open("wb") as file:
+        with output.open("wb") as file, _interrupts_deferred():
             process = subprocess.Popen(
                 ["sh", "-c", command], cwd=self.directory, env=self._environment,
                 stdin=subprocess.DEVNULL, stdout=file, stderr=subprocess.STDOUT,
                 start_new_session=True,
             )  # fmt: skip
-        self._running.append(Background(process, output))
+            self._running.append(Background(process, output))
         return self._running[-1]
 
     def wait_for(self, name: str, writer: Background) -> str:

@@ -102,15 +102,17 @@ def test_a_forgotten_partition_does_not_come_back_with_its_transaction():
 def test_offsets_expire_after_the_retention(wall_ms, empty_since_ms, expired):
     offsets = GroupOffsets()
     offsets.replay(TP, offset(5, commit_ms=100), 1, b"k")
-    assert offsets.expired(wall_ms, 1_000, empty_since_ms=empty_since_ms) == expired
+    assert (
+        offsets.expired(wall_ms, 1_000, among=[TP, OTHER], empty_since_ms=empty_since_ms) == expired
+    )
 
 
 def test_an_offset_with_an_expiry_of_its_own_ignores_the_retention():
     offsets = GroupOffsets()
     offsets.replay(TP, offset(5, commit_ms=100, expire_ms=150), 1, b"k")
     offsets.replay(OTHER, offset(5, commit_ms=100, expire_ms=9_000), 2, b"k")
-    assert offsets.expired(149, 1, empty_since_ms=0) == []
-    assert offsets.expired(5_000, 1, empty_since_ms=0) == [TP]
+    assert offsets.expired(149, 1, among=[TP, OTHER], empty_since_ms=0) == []
+    assert offsets.expired(5_000, 1, among=[TP, OTHER], empty_since_ms=0) == [TP]
 
 
 def test_offsets_of_subscribed_topics_and_of_commits_in_flight_do_not_expire():
@@ -118,5 +120,8 @@ def test_offsets_of_subscribed_topics_and_of_commits_in_flight_do_not_expire():
     offsets.replay(TP, offset(5), 1, b"k")
     offsets.replay(OTHER, offset(5), 2, b"k")
     offsets.mark_in_flight([OTHER])
-    assert offsets.expired(10**6, 1, empty_since_ms=None, subscribed_topics=["t"]) == []
-    assert offsets.expired(10**6, 1, empty_since_ms=None) == [TP]
+    assert (
+        offsets.expired(10**6, 1, among=[TP, OTHER], empty_since_ms=None, subscribed_topics=["t"])
+        == []
+    )
+    assert offsets.expired(10**6, 1, among=[TP, OTHER], empty_since_ms=None) == [TP]

@@ -225,6 +225,13 @@ def test_timeouts_out_of_bounds_are_refused(world, timeout_ms):
     assert world.log.records(STATE) == []
 
 
+def test_timeouts_out_of_bounds_are_refused_at_any_broker(world):
+    world.resign(0)
+    assert world.init().error == ErrorCode.NOT_COORDINATOR
+    assert world.init(timeout_ms=0).error == ErrorCode.INVALID_TRANSACTION_TIMEOUT
+    assert world.init("", timeout_ms=0).error == ErrorCode.INVALID_REQUEST
+
+
 def test_an_empty_transactional_id_is_none(world):
     assert world.init("").error == ErrorCode.INVALID_REQUEST
 

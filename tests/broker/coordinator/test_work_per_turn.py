@@ -352,3 +352,27 @@ def test_a_static_member_that_returns_is_stored_over_many_turns(world, turns, mo
     turns.check(total=COUNT + 1)
     assert again.error is ErrorCode.NONE
     assert again.response.member_id != static.response.member_id
+
+
+def test_offsets_of_one_group_expire_over_many_turns(world, turns, monkeypatch):
+    monkeypatch.setattr(cleanup, "UNITS_PER_STEP", BOUND)
+    world.commit({("t", number): 1 for number in range(COUNT)})
+    turns.watch(cleanup, "offset_record")
+    world.advance(world.shard.cleanup._settings.offsets_retention_ms + 3_600_000)
+    turns.check(total=COUNT)
+    assert not world.shard.groups
+
+
+def test_an_offset_committed_while_others_of_its_group_expire_stays(world, monkeypatch):
+    """The expired offsets were listed first and removed in later turns, whatever they were then."""
+    monkeypatch.setattr(cleanup, "UNITS_PER_STEP", BOUND)
+    world.commit({("t", number): 1 for number in range(COUNT)})
+    world.clock.now_ms += world.shard.cleanup._settings.offsets_retention_ms + 1
+    host = world.service.hosts[0]
+    steps = host.steps(world.shard.cleanup.expire(host.moment()))
+    next(steps)
+    world.commit({("t", COUNT - 1): 2})
+    for _ in steps:
+        pass
+    world.scheduler.settle()
+    assert world.committed() == {("t", COUNT - 1): 2}

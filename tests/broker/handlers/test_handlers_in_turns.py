@@ -18,7 +18,6 @@ from kctl.protocol.messages.alter_replica_log_dirs import (
 )
 from kctl.protocol.messages.write_txn_markers import (
     WritableTxnMarker,
-    WritableTxnMarkerResult,
     WritableTxnMarkerTopic,
     WriteTxnMarkersRequest,
 )
@@ -143,12 +142,12 @@ def test_markers_are_gathered_in_turns(partitions):
         for _ in range(count)
     ]
     marker = WritableTxnMarker(producer_id=7, topics=topics)
-    result = WritableTxnMarkerResult(producer_id=7)
-    waiting, turns, seen = [], 0, 0
-    for _ in write_txn_markers._gathering([marker], [result], waiting):
+    results, waiting, turns, seen = [], [], 0, 0
+    for _ in write_txn_markers._gathering([marker], results, waiting):
         assert len(waiting) - seen <= write_txn_markers.GATHERED_PER_TURN
         seen = len(waiting)
         turns += 1
     assert turns >= 4
+    (result,) = results
     assert [len(topic.partitions) for topic in result.topics] == [partitions] * count
     assert len(waiting) == partitions * count

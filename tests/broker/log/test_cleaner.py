@@ -331,7 +331,7 @@ def test_the_dirtiest_log_is_first():
     put(logs[1], (b"a", b"v" * 100))
     for log in logs:
         log.roll()
-    due = world.manager.cleaner.manager.filthiest(logs, world.runtime.clock.wall_ms())
+    due = at_once(world.manager.cleaner.manager.filthiest(logs, world.runtime.clock.wall_ms()))
     assert due.log is logs[1]
 
 
@@ -595,6 +595,6 @@ def test_the_figures_of_the_last_cleaning_are_kept():
     assert cleaner.manager.uncleanable(["/empty"]) == {"/empty": 0}
     put(log, (b"k1", b"later"))
     log.roll()
-    cleaner.manager.filthiest([log], BASE_MS)
+    at_once(cleaner.manager.filthiest([log], BASE_MS))
     assert 0 < cleaner.manager.dirtiest_ratio < 1
     assert not cleaner.is_dead

@@ -321,6 +321,26 @@ def test_settings_of_a_topic_change_for_its_logs(make_world):
     assert len(log.segments) == 2
 
 
+def test_new_defaults_reach_many_logs_over_many_turns(make_world, monkeypatch):
+    monkeypatch.setattr(log_manager, "CONFIGS_PER_TURN", 5)
+    world = make_world()
+    logs = [world.log(tp(number)) for number in range(20)]
+    computed = []
+
+    def config(topic):
+        computed.append(topic)
+        return LogConfig(min_insync_replicas=2)
+
+    monkeypatch.setattr(world.manager, "_config_of", config)
+    world.manager.refresh_configs(None)
+    counts = [log.config.min_insync_replicas for log in logs]
+    assert (counts.count(2), computed) == (5, ["topic"])
+    world.runtime.scheduler.settle()
+    assert [log.config.min_insync_replicas for log in logs] == [2] * 20
+    # Each turn computes them again: they may have changed.
+    assert computed == ["topic"] * 4
+
+
 def test_retention_runs_periodically(make_world):
     world = make_world(segment_bytes=200, retention_ms=60_000)
     log = world.log()

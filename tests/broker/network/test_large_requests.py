@@ -6,6 +6,7 @@ import struct
 import pytest
 
 from kctl.broker.network import server_connection
+from kctl.errors import CorruptDataError
 from kctl.protocol.api_keys import ApiKey
 from kctl.protocol.decoder_source import STRUCTS_PER_YIELD
 from kctl.protocol.messages.fetch import (
@@ -126,3 +127,79 @@ def test_a_large_request_that_is_refused_by_its_header_is_not_decoded(loop, part
     # The connection serves its next request, which is small and decoded without a question.
     assert decode_response(ApiKey.HEARTBEAT, 1, peer.receive_frame()).throttle_time_ms == 7
     assert parts == []
+
+
+def test_decoding_handling_and_encoding_are_turns_of_their_own(loop, monkeypatch):
+    order = []
+
+    def noted(name):
+        function = getattr(server_connection, name)
+
+        def work(*arguments):
+            order.append(name)
+            result = yield from function(*arguments)
+            order.append(f"{name} ends")
+            loop.scheduler.call_later(0, order.append, "others")
+            return result
+
+        monkeypatch.setattr(server_connection, name, work)
+
+    noted("decoding")
+    noted("encoding")
+    monkeypatch.setattr(server_connection, "is_heavy_response", lambda *_: True)
+
+    def handle_noted(request):
+        order.append("handled")
+        loop.scheduler.call_later(0, order.append, "others")
+        handle(request)
+
+    broker = Broker(loop, handle_noted)
+    peer = broker.connect()
+    peer.send(broker.writer.frame(REQUEST, VERSION))
+    peer.receive_frame()
+    after_decoding = order[order.index("decoding ends") :]
+    assert after_decoding[:5] == ["decoding ends", "others", "handled", "others", "encoding"]
+
+
+@pytest.mark.parametrize("ending", ["answered", "lost", "failed"])
+def test_a_large_request_is_released_in_turns_however_it_ends(loop, monkeypatch, ending):
+    released, requests = [], []
+    releasing = server_connection.releasing
+
+    def noted(elements):
+        released.append(len(elements))
+        yield from releasing(elements)
+        released.append(len(elements))
+
+    def keep(request):
+        if ending == "failed":
+            raise LookupError("handler's bug")
+        requests.append(request)
+
+    monkeypatch.setattr(server_connection, "releasing", noted)
+    broker = Broker(loop, keep)
+    peer = broker.connect()
+    peer.send(broker.writer.frame(REQUEST, VERSION))
+    if ending != "failed":
+        loop.until(lambda: requests)
+        assert released == []
+        if ending == "lost":
+            peer.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            peer.socket.close()
+            loop.until(lambda: not broker.server._connections)
+        requests.pop().reply(FetchResponse())
+    loop.until(lambda: len(released) == 2)
+    # The topic and its partitions.
+    assert released == [1 + len(PARTITIONS), 0]
+
+
+def test_a_request_that_a_later_turn_finds_corrupt_closes_its_connection(loop):
+    requests = []
+    broker = Broker(loop, requests.append)
+    peer = broker.connect()
+    peer.send(broker.writer.frame(REQUEST, VERSION))
+    loop.until(lambda: requests)
+    requests.pop().fail(CorruptDataError("no such name"))
+    peer.wait_for_close()
+    assert broker.counters.bad_requests == 1
+    assert "no such name" in " ".join(map(str, loop.trace.warnings))

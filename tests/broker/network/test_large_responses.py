@@ -5,6 +5,11 @@ import pytest
 from kctl.broker.network.slices import RESPONSE_WEIGHT_MAX, is_heavy_response
 from kctl.protocol.api_keys import ApiKey
 from kctl.protocol.encoder_source import STRUCTS_PER_YIELD
+from kctl.protocol.messages.alter_client_quotas import (
+    AlterClientQuotasResponse,
+    EntityData,
+    EntryDataResponse,
+)
 from kctl.protocol.messages.join_group import JoinGroupResponse, JoinGroupResponseMember
 from kctl.protocol.messages.list_groups import (
     ListedGroup,
@@ -119,3 +124,9 @@ def test_a_large_response_is_sent_before_a_server_that_stops_closes(loop):
     broker.server.close()
     assert decode_response(ApiKey.LIST_GROUPS, 3, peer.receive_frame()).groups == GROUPS
     peer.wait_for_close()
+
+
+def test_a_changed_quota_that_names_many_entities_is_a_heavy_response():
+    entity = [EntityData(entity_type="user", entity_name="u")] * (RESPONSE_WEIGHT_MAX + 1)
+    response = AlterClientQuotasResponse(entries=[EntryDataResponse(entity=entity)])
+    assert is_heavy_response(ApiKey.ALTER_CLIENT_QUOTAS, response)

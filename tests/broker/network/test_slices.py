@@ -26,6 +26,14 @@ from kctl.protocol.messages.produce import (
     TopicProduceData,
     TopicProduceResponse,
 )
+from kctl.protocol.messages.txn_offset_commit import (
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitRequestPartition,
+    TxnOffsetCommitRequestTopic,
+    TxnOffsetCommitResponse,
+    TxnOffsetCommitResponsePartition,
+    TxnOffsetCommitResponseTopic,
+)
 from tests.broker.network.test_server import Broker, answer_with_group, heartbeat
 from tests.support.raw_requests import decode_response
 
@@ -142,3 +150,25 @@ def test_a_slice_that_fails_ends_the_connection(loop):
     peer.send(broker.writer.frame(list_request((3_000,)), 1))
     peer.wait_for_close()
     assert "third" in loop.trace.warnings[-1]
+
+
+def test_offsets_of_a_transaction_are_committed_in_slices(loop):
+    """Up to 30,000 of them were one append in one turn."""
+    seen = []
+
+    def handle(request):
+        (topic,) = request.body.topics
+        numbers = [it.partition_index for it in topic.partitions]
+        seen.append(len(numbers))
+        results = [TxnOffsetCommitResponsePartition(partition_index=n) for n in numbers]
+        answer = TxnOffsetCommitResponseTopic(name=topic.name, partitions=results)
+        request.reply(TxnOffsetCommitResponse(topics=[answer]))
+
+    broker = Broker(loop, handle)
+    peer = broker.connect()
+    partitions = [TxnOffsetCommitRequestPartition(partition_index=n) for n in range(1_000)]
+    topics = [TxnOffsetCommitRequestTopic(name="t", partitions=partitions)]
+    peer.send(broker.writer.frame(TxnOffsetCommitRequest(topics=topics), 2))
+    (topic,) = decode_response(ApiKey.TXN_OFFSET_COMMIT, 2, peer.receive_frame()).topics
+    assert [it.partition_index for it in topic.partitions] == list(range(1_000))
+    assert max(seen) <= SLICE_WEIGHT

@@ -115,7 +115,7 @@ def test_the_lag_of_a_copy_is_reported(make_world):
     mover.produce()
     mover.alter(mover.second)
     mover.settle()
-    first, second = describe_log_dirs(mover.logs)
+    first, second = at_once(describe_log_dirs(mover.logs))
     log, future = mover.world.partition.log, mover.future
     assert first.replicas == [ReplicaInfo(TP, log.size, 0)]
     lag = 20 - future.log_end_offset

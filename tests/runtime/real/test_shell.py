@@ -3,6 +3,7 @@
 import os
 import shutil
 import signal
+import subprocess
 
 import pytest
 
@@ -73,3 +74,25 @@ def test_signals_are_handled_again_after_it_is_closed():
     with Shell():
         pass
     assert signal.getsignal(signal.SIGINT) == former
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_command_that_is_interrupted_while_it_starts_is_ended(monkeypatch, number):
+    """The process exists before `start` knows it: a signal in between is handled afterwards."""
+    processes = []
+    popen = subprocess.Popen
+
+    def interrupted(*arguments, **options):
+        processes.append(popen(*arguments, **options))
+        signal.raise_signal(number)
+        return processes[-1]
+
+    former = signal.signal(number, signal.default_int_handler)
+    try:
+        monkeypatch.setattr(subprocess, "Popen", interrupted)
+        with pytest.raises(KeyboardInterrupt), Shell() as shell:
+            shell.run("sleep 1000")
+    finally:
+        signal.signal(number, former)
+    assert processes[0].poll() is not None
+    assert not shell.directory.exists()

@@ -10,6 +10,7 @@ KIP-496.
 """
 
 from collections.abc import Callable, Collection, Generator, Iterable, Sequence
+from functools import partial
 
 from kctl.broker.coordinator.group.append_errors import offsets_error
 from kctl.broker.coordinator.group.group import Group, GroupState
@@ -106,27 +107,30 @@ class Cleanup:
                 return [tp for tp in committed if tp in deleted]
             return [tp for tp in deleted if tp in committed]
 
-        return self._in_steps(gone, OFFSETS_MAX)
+        return self._in_steps(gone, lambda _, part: part, OFFSETS_MAX)
 
     def expire(self, moment: Moment) -> Steps:
         """Remove expired offsets and the groups that have none left, in steps."""
         return self._in_steps(
-            lambda group: self._expired(group, moment),
+            lambda group: list(group.offsets.committed),
+            lambda group, part: self._expired(group, part, moment),
             EXPIRED_OFFSETS_PER_ROUND,
             deletes_vacant=True,
         )
 
     def _in_steps(
         self,
-        chosen: Callable[[Group], list[TopicPartition]],
+        candidates: Callable[[Group], list[TopicPartition]],
+        chosen: Callable[[Group, Sequence[TopicPartition]], Sequence[TopicPartition]],
         count_max: int,
         *,
         deletes_vacant: bool = False,
     ) -> Steps:
-        """Remove the offsets `chosen` in each group, at most `count_max` in all.
+        """Remove the offsets `chosen` among the `candidates` of each group, at most `count_max` in
+        all.
 
         Every Outcome holds about UNITS_PER_STEP of work and reflects the state at the time it is
-        requested.
+        requested: an offset that is committed between two steps is chosen, or not, as it is then.
         """
         outcome, units = Outcome(), 0
         for group in list(self._groups.values()):
@@ -134,25 +138,32 @@ class Cleanup:
                 break
             if self._groups.get(group.group_id) is not group:
                 continue
-            units += 1 + len(group.offsets.committed) // LOOKS_PER_UNIT
-            doomed = dict.fromkeys(chosen(group)[:count_max])
-            count_max -= len(doomed)
-            if not doomed and deletes_vacant and _is_vacant(group):
+            units += 1
+            doomed: dict[TopicPartition, None] = {}
+            if deletes_vacant and _is_vacant(group):
                 self._remove(group, (), None, outcome)
-            for part in parts(list(doomed), UNITS_PER_STEP):
-                self._remove(group, part, None, outcome, doomed)
-                units += len(part)
+            for part in parts(candidates(group), UNITS_PER_STEP):
+                removed = chosen(group, part)[:count_max]
+                count_max -= len(removed)
+                doomed.update(dict.fromkeys(removed))
+                if removed:
+                    self._remove(group, removed, None, outcome, doomed)
+                units += len(part) // LOOKS_PER_UNIT + len(removed)
                 if units >= UNITS_PER_STEP:
                     yield outcome
                     outcome, units = Outcome(), 0
+                    if self._groups.get(group.group_id) is not group:
+                        break
             if units >= UNITS_PER_STEP:
                 yield outcome
                 outcome, units = Outcome(), 0
         return outcome
 
-    def _expired(self, group: Group, moment: Moment) -> list[TopicPartition]:
+    def _expired(
+        self, group: Group, among: Sequence[TopicPartition], moment: Moment
+    ) -> list[TopicPartition]:
         retention_ms = self._settings.offsets_retention_ms
-        expired = group.offsets.expired
+        expired = partial(group.offsets.expired, among=among)
         is_simple = group.protocol_type is None
         if group.state is GroupState.EMPTY and not is_simple:
             return expired(moment.wall_ms, retention_ms, empty_since_ms=group.state_since_ms)

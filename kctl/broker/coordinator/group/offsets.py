@@ -170,10 +170,11 @@ class GroupOffsets:
         wall_ms: int,
         retention_ms: int,
         *,
+        among: Iterable[TopicPartition],
         empty_since_ms: int | None,
         subscribed_topics: Iterable[str] = (),
     ) -> list[TopicPartition]:
-        """Return the partitions whose offset has expired.
+        """Return those of the partitions `among` whose offset has expired.
 
         An offset expires at its own expiry time if it has one, else `retention_ms` after the group
         became empty (`empty_since_ms`; None: after the commit). Offsets of subscribed topics and of
@@ -181,9 +182,13 @@ class GroupOffsets:
         """
         subscribed = frozenset(subscribed_topics)
         expired = []
-        for topic_partition, (committed, *_) in self.committed.items():
-            if topic_partition.topic in subscribed or topic_partition in self.in_flight:
+        for topic_partition in among:
+            logged = self.committed.get(topic_partition)
+            if logged is None or topic_partition in self.in_flight:
                 continue
+            if topic_partition.topic in subscribed:
+                continue
+            committed = logged.committed
             expire_ms = committed.expire_timestamp_ms
             if expire_ms == NO_EXPIRY:
                 since_ms = (
