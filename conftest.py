@@ -13,6 +13,8 @@ NEED_PYSPARK = ["filtered_read.py", "sink.py", "source.py"]
 collect_ignore = [
     f"kctl/export/spark/{name}" for name in NEED_PYSPARK if find_spec("pyspark") is None
 ]
+# A program of Python 2.7.
+collect_ignore += ["tests/support/samsa_member.py"]
 
 # A test never depends on how long something takes: other processes may be using the machine.
 settings.register_profile("kctl", deadline=None, suppress_health_check=[HealthCheck.too_slow])

@@ -16,6 +16,7 @@ from kctl.protocol.codec import encode
 from kctl.protocol.messages.leader_and_isr import LeaderAndIsrRequest
 from kctl.protocol.messages.update_metadata import UpdateMetadataRequest
 from kctl.protocol.schema import Message
+from kctl.runtime.real.heap_freezer import HeapFreezer
 from kctl.runtime.turns import next_turn
 from tests.support.controller_cluster import QUIET_TURNS, ControllerCluster, StubBroker
 
@@ -68,6 +69,9 @@ def main() -> None:
     parser.add_argument("--partitions", type=int, default=100_000)
     partitions = parser.parse_args().partitions
     cluster = Cluster(EncodingBroker)
+    # As in a broker: without it, searches for cycles are a quarter of the CPU time.
+    freezer = HeapFreezer(cluster.runtime.scheduler)
+    freezer.start()
     try:
         cluster.start(*BROKERS)
         begin = time.perf_counter()
@@ -80,11 +84,12 @@ def main() -> None:
         seconds, cpu_s = time.perf_counter() - begin, time.process_time() - cpu_s
         sent = sum(broker.received_bytes for broker in cluster.brokers.values())
     finally:
+        freezer.stop()
         cluster.close()
     memory_mb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 / 1e6
     print(  # noqa: T201
         f"the next controller took {seconds:.2f} s ({cpu_s:.2f} s of CPU, "
-        f"{seconds / partitions * 1e6:.0f} µs a partition), sent {sent / 1e6:.1f} MB in all; "
+        f"{cpu_s / partitions * 1e6:.0f} µs of CPU a partition), sent {sent / 1e6:.1f} MB in all; "
         f"{memory_mb:.0f} MB resident, three controllers and the store"
     )
 

@@ -45,7 +45,7 @@ class Bench:
     warm_up_s: float = 1.0
     seconds: float = 3.0
     # Records of the Java tools.
-    records: int = 2_000_000
+    records: int = 3_000_000
     # Topics, and partitions, that are created.
     many: int = 1_000
     touched_mb: int = TOUCHED_MB

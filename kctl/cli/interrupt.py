@@ -34,6 +34,10 @@ class Interrupt:
         for number in _SIGNALS:
             self._scheduler.on_signal(number, lambda number=number: self._stop(number))
 
+    def on_hang_up(self, callback: Callable[[], object]) -> None:
+        """Call `callback` when SIGHUP arrives, instead of ending."""
+        self._scheduler.on_signal(signal.SIGHUP, callback)
+
     def run(self, work: Callable[[], T]) -> T | None:
         """Run `work` and return its result, or None if a signal cancelled it."""
         try:

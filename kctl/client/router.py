@@ -75,8 +75,9 @@ class Router:
         self._security = security
         self._reads_only = reads_only
         self._retry = retry or RetryPolicy()
+        self._fallback = fallback or VersionFallback()
         self._opener = ChannelOpener(
-            runtime, self._make_channel, fallback or VersionFallback(),
+            runtime, self._make_channel, self._fallback,
             may_fall_back=security.login is None,
         )  # fmt: skip
         self._channels: dict[Address, BrokerChannel] = {}
@@ -86,6 +87,19 @@ class Router:
         self._wrong_leaders: dict[str, int] = {}
         self._was_connected = False
         self._is_closed = False
+
+    def another(self) -> "Router":
+        """Return a client of the same cluster with connections of its own; close it as well."""
+        return Router(
+            self.runtime,
+            self._bootstrap_servers,
+            client_id=self._client_id,
+            timeout_ms=self.timeout_ms,
+            retry=self._retry,
+            security=self._security,
+            reads_only=self._reads_only,
+            fallback=self._fallback,
+        )
 
     # Requests
 
@@ -203,7 +217,13 @@ class Router:
                 self._ask_leader(address, build(group), group, deadline_ms)
                 for address, group in groups
             ]
-            for group, answer in await gather(self.runtime.scheduler, asked):
+            # Most requests concern one leader: they need no tasks.
+            answers = (
+                [await it for it in asked]
+                if len(asked) == 1
+                else await gather(self.runtime.scheduler, asked)
+            )
+            for group, answer in answers:
                 if isinstance(answer, KctlError):
                     outcomes.update((partition, answer) for partition in group)
                 else:

@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 
 _MINUTE_MS = 60 * 1000
 _HOUR_MS = 60 * _MINUTE_MS
+# Each cleaner needs more than this.
+_LEAST_DEDUPE_BYTES = 1 << 20
 
 
 class BrokerConfig(BrokerSettings):
@@ -242,6 +244,28 @@ class BrokerConfig(BrokerSettings):
             self.connection_failed_authentication_delay_ms,
             self.connections_max_idle_ms,
         )
+        self._check_logs()
+
+    def _check_logs(self) -> None:
+        """Raise UsageError for values of logs with which no broker of Apache Kafka starts."""
+        if self.log_roll_ms is not None and self.log_roll_ms < 1:
+            raise UsageError("log.roll.ms must be equal or greater than 1")
+        if self.log_roll_jitter_ms is not None and self.log_roll_jitter_ms < 0:
+            raise UsageError("log.roll.jitter.ms must be equal or greater than 0")
+        if self.log_retention_ms == 0:
+            raise UsageError("log.retention.ms must be unlimited (-1) or, equal or greater than 1")
+        # By name: a check of a setting is no effect of it (docs/compatibility.md).
+        threads = getattr(self, self.ATTRIBUTES["log.cleaner.threads"])
+        if self.log_cleaner_dedupe_buffer_size < max(threads, 1) * (_LEAST_DEDUPE_BYTES + 1):
+            raise UsageError(
+                "log.cleaner.dedupe.buffer.size must be at least 1MB per cleaner thread."
+            )
+        choices = TOPIC_CONFIGS["compression.type"].key.choices
+        if self.compression_type not in choices:
+            raise UsageError(
+                f"compression.type : {self.compression_type} is not valid. Valid options are"
+                f" {','.join(choices)}"
+            )
 
     def is_at_least(self, api_version: str) -> bool:
         """Return whether inter.broker.protocol.version is `api_version` (e.g. "2.7-IV2") or

@@ -403,7 +403,8 @@ class SimDisk:
 
     def make_private(self, path: str) -> None:
         """Do nothing if `path` exists: there are no other users."""
-        self._inode(path)
+        if not self.is_directory(path):
+            self._inode(path)
 
     def real_path(self, path: str) -> str:
         """Return `path`: there are no symbolic links."""

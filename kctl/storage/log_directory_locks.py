@@ -3,8 +3,9 @@
 A broker locks `.lock` in each of its log directories. A tool may be given another path to the same
 files: a symbolic link to a log directory, to a partition's directory or to a segment, or a bind
 mount of any of them. So every path is resolved first, and locks are looked for beside and above the
-result. If links lead from a log directory to the files, nothing leads back from the files; then a
-process that has the files open for writing reveals the broker.
+result. If links lead from a log directory to the files, nothing leads back from the files; then the
+process reveals itself that has the files open for writing, or the lock of a log directory with a
+link to them.
 
 Kafka 2.7: kafka.log.LogManager.lockLogDirs
 """
@@ -73,7 +74,14 @@ def locked_log_directories(disk: Disk, paths: Iterable[str]) -> Iterator[None]:
 def check_outside(disk: Disk, path: str, what: str) -> None:
     """Raise UsageError if `path`, which need not exist yet, is a log directory or in one: a broker
     does not start with a directory there that is no partition's."""
-    path = disk.real_path(path)
+    existing = path
+    while not disk.exists(existing) and existing not in ("/", "."):
+        existing = _parent(existing)
+    for place in [disk.real_path(path), *disk.other_paths(existing)]:
+        _check_no_log_directory(disk, place, what)
+
+
+def _check_no_log_directory(disk: Disk, path: str, what: str) -> None:
     while path not in ("/", "."):
         if disk.exists(f"{path}/{layout.META_PROPERTIES}"):
             raise UsageError(f"{what} cannot be in the log directory {path}", hint="name another")
@@ -85,7 +93,8 @@ def _check_unused(disk: Disk, directories: Sequence[str]) -> None:
     if writers:
         listed = ", ".join(map(str, writers))
         raise StorageError(
-            f"{directories[0]}: process {listed} has files open for writing there",
+            f"{directories[0]}: process {listed} has files open for writing there, or the lock of"
+            " a log directory that links there",
             hint="if that is a broker, stop it first",
         )
 

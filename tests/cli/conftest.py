@@ -12,6 +12,7 @@ import pytest
 from kctl.cli import app
 from tests.support import apache_kafka
 from tests.support.kctl_process import KEEPS_OLD_RECORDS, KEEPS_OLD_RECORDS_FLAGS, KctlBroker
+from tests.support.terminal import Terminal
 from tests.support.zookeeper import running_zookeeper
 
 
@@ -127,3 +128,18 @@ def topic(on, name):
     """A topic of three partitions."""
     assert on("topic", "create", name, "-p", 3, "-r", 1).status == 0
     return name
+
+
+@pytest.fixture
+def open_terminal():
+    """Start kctl on a terminal; it does not outlive the test."""
+    opened = []
+
+    def start(*arguments, **options):
+        opened.append(Terminal(*arguments, **options))
+        return opened[-1]
+
+    yield start
+    for terminal in opened:
+        terminal.process.kill()
+        terminal.process.wait()

@@ -138,6 +138,7 @@ def test_neither_source_nor_topic_is_misuse(kctl, tmp_path):
     )  # fmt: skip
 
 
+@pytest.mark.slow
 def test_command_killed_while_it_works_is_taken_up(logs, tmp_path):
     directory = logs / "orders-0"
     for number in range(1, 200):

@@ -15,6 +15,7 @@ from kctl.repair.rebuild import Wanted, rebuild
 from kctl.runtime.real.disk import RealDisk
 from tests.cli import bad_input
 from tests.support.golden07 import copy07
+from tests.support.kctl_process import KEEPS_OLD_RECORDS_FLAGS, KctlBroker
 
 T0_MS = 1_600_000_000_000
 APP = build_app([], everything=True)
@@ -87,6 +88,13 @@ def test_an_example_parses(command, line):
 
 def test_there_are_examples_of_every_command():
     assert {command for command, _ in EXAMPLES} == {" ".join(it.path) for it in bad_input.specs()}
+
+
+@pytest.fixture(scope="module")
+def kctl_broker(tmp_path_factory):
+    """A broker of its own: the examples see, and leave, users, topics and groups."""
+    with KctlBroker(tmp_path_factory.mktemp("kctl"), *KEEPS_OLD_RECORDS_FLAGS) as broker:
+        yield broker.address
 
 
 @pytest.fixture

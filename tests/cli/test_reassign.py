@@ -13,6 +13,7 @@ import pytest
 
 from tests.support import apache_kafka
 from tests.support.kctl_process import KctlBroker
+from tests.support.waiting import wait_for
 from tests.support.zookeeper import running_zookeeper
 
 PATIENCE_S = 120
@@ -55,6 +56,17 @@ def state(monkeypatch, tmp_path):
     """Records of throttles are the test's own."""
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     return tmp_path / "state" / "kctl" / "throttles"
+
+
+@pytest.fixture
+def topic(kctl, address, topic):
+    """The topic of conftest, once each broker knows it: a plan asks any of them."""
+    for each in address.split(","):
+        wait_for(
+            lambda each=each: kctl("topic", "describe", topic, "-b", each).status == 0,
+            lambda each=each: f"{each} does not know {topic}",
+        )
+    return topic
 
 
 @pytest.fixture
@@ -394,7 +406,8 @@ def test_misuse_is_reported_in_one_line(on, words, status, message):
 
 
 def test_the_loads_of_brokers_are_drawn_before_and_after(on, topic):
-    lines = on("reassign", "plan", "move", topic, 1, 3, "--plot").lines
-    bars = [line.split()[:2] for line in lines[-6:]]
+    ran = on("reassign", "plan", "move", topic, 1, 3, "--plot")
+    assert ran.status == 0, ran.err
+    bars = [line.split()[:2] for line in ran.lines[-6:]]
 
     assert bars == [[str(broker), when] for broker in (1, 2, 3) for when in ("before", "after")]

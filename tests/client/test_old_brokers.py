@@ -154,6 +154,7 @@ def test_a_new_broker_gets_one_connection_and_one_request_first(loop, make_broke
     router.close()
 
 
+@pytest.mark.slow
 def test_a_slow_new_broker_is_not_an_old_one(loop, make_broker):
     """Its answer to the first connection comes late; on the second it answers ApiVersions."""
     broker = make_broker()

@@ -66,6 +66,7 @@ def test_a_torn_tail_is_truncated_and_the_log_continues(broker):
     assert check_partition(segment.parent) == COUNT
 
 
+@pytest.mark.slow
 def test_rot_takes_the_partition_offline_and_no_other(broker):
     segment = segment_of(broker)
     middle = batches_of(segment)[COUNT // 2]

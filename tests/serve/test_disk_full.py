@@ -60,6 +60,7 @@ def fill(client, topic):
         acked[0, partition.base_offset] = value
 
 
+@pytest.mark.slow
 def test_the_producer_gets_an_error_and_a_broker_without_another_directory_stops(tmp_path):
     broker = KctlBroker(tmp_path / "b", "--seed-topic", "t:1")
     with small_file_system(tmp_path / "b" / "data", "2m"):
@@ -93,6 +94,7 @@ def fill_one(address, topic):
     return producer.flush(120) == 0
 
 
+@pytest.mark.slow
 def test_other_directories_are_served_on(tmp_path):
     small, large = tmp_path / "small", tmp_path / "large"
     with small_file_system(small, "2m"):

@@ -29,6 +29,7 @@ def is_clean(broker):
     return (broker.log_dir / ".kafka_cleanshutdown").exists()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["SIGTERM", "SIGINT"])
 def test_a_signal_under_load_is_a_clean_stop(tmp_path, name):
     with (
@@ -62,6 +63,7 @@ def test_signals_that_come_together_are_one_request_to_stop(tmp_path):
         assert_nothing_failed(broker)
 
 
+@pytest.mark.slow
 def test_a_reader_that_waits_does_not_hold_up_the_stop(tmp_path):
     """A consumer at the end of a partition has a fetch parked at the broker all the time."""
     with KctlBroker(tmp_path, "--seed-topic", "idle:1") as broker:

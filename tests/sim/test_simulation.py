@@ -59,6 +59,7 @@ def test_producers_with_several_batches_in_flight_take_part_where_they_are_asked
     assert "pipelined_producers=0" not in together.plan
 
 
+@pytest.mark.slow
 def test_authentication_and_changing_acls_take_part_where_they_are_asked_for(monkeypatch):
     """Without other faults, which may leave no time for them."""
     security = SecurityPlan(session_ms=1_500, reload=250)

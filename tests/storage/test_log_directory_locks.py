@@ -138,6 +138,32 @@ def test_a_process_that_writes_to_the_files_gives_a_broker_away(logs, tmp_path):
             broker.communicate()
 
 
+@pytest.mark.parametrize("is_relative", [False, True])
+def test_a_broker_that_links_to_an_idle_partition_is_found_by_its_lock(logs, tmp_path, is_relative):
+    """
+    logs/u-0 -> elsewhere/u-0       the broker's way to the files, none of which it has open
+    elsewhere/u-0                   the tool's
+    """
+    elsewhere = tmp_path / "elsewhere" / "u-0"
+    elsewhere.mkdir(parents=True)
+    (elsewhere / SEGMENT).touch()
+    (logs / "gone-0").symlink_to(tmp_path / "gone")
+    (logs / "u-0").symlink_to("../../elsewhere/u-0" if is_relative else elsewhere)
+    code = "import sys; f = open(sys.argv[1], 'r+b'); print(flush=True); sys.stdin.read()"
+    command = [sys.executable, "-c", code, str(logs / ".lock")]
+    broker = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    try:
+        assert broker.stdout.readline()
+        expected = pytest.raises(StorageError, match=f"process {broker.pid} has")
+        with expected, locked_log_directories(DISK, [str(elsewhere)]):
+            pytest.fail("a broker uses the partition")
+        (logs / "u-0").unlink()
+        with locked_log_directories(DISK, [str(elsewhere)]):
+            pass
+    finally:
+        broker.communicate()
+
+
 def test_output_does_not_go_into_a_log_directory(logs, tmp_path):
     for path in (logs, logs / "out", logs / "t-0" / "out", link_to_partition(logs, tmp_path)):
         with pytest.raises(UsageError, match="cannot be in the log directory"):
@@ -163,7 +189,9 @@ def test_mounts_of_one_file_system_lead_to_the_same_files():
     assert other_candidates(mounts, "/home") == []
 
 
-def test_the_lock_is_found_through_a_bind_mount(logs, tmp_path):
+@pytest.fixture
+def mounted(logs, tmp_path):
+    """A bind mount of partition t-0 elsewhere."""
     place = tmp_path / "mounted"
     place.mkdir()
     bind = ["mount", "--bind", str(logs / "t-0"), str(place)]
@@ -172,12 +200,20 @@ def test_the_lock_is_found_through_a_bind_mount(logs, tmp_path):
         or subprocess.run(bind, check=False, capture_output=True).returncode
     ):
         pytest.skip("this user cannot mount")
-    try:
-        assert str(logs) in log_directories(DISK, str(place))
-        assert real_directory(DISK, str(place)) == str(logs / "t-0")
-        lock = DISK.lock(f"{logs}/.lock")
-        with pytest.raises(StorageError), locked_log_directories(DISK, [str(place)]):
-            pytest.fail("the lock is held by somebody else")
-        lock.release()
-    finally:
-        subprocess.run(["umount", str(place)], check=True)
+    yield place
+    subprocess.run(["umount", str(place)], check=True)
+
+
+def test_the_lock_is_found_through_a_bind_mount(logs, mounted):
+    assert str(logs) in log_directories(DISK, str(mounted))
+    assert real_directory(DISK, str(mounted)) == str(logs / "t-0")
+    lock = DISK.lock(f"{logs}/.lock")
+    with pytest.raises(StorageError), locked_log_directories(DISK, [str(mounted)]):
+        pytest.fail("the lock is held by somebody else")
+    lock.release()
+
+
+def test_output_does_not_go_into_a_log_directory_through_a_bind_mount(logs, mounted):
+    for path in (mounted, mounted / "out", mounted / "new" / "out"):
+        with pytest.raises(UsageError, match=f"cannot be in the log directory {logs}"):
+            check_outside(DISK, str(path), "A table")

@@ -23,6 +23,7 @@ PUBLIC = [
 CLIENTS = ("confluent_kafka", "kafka", "aiokafka")
 
 
+@pytest.mark.slow
 def test_every_example_passes(pytester):
     pytester.makepyfile(**{f"test_example_{n}": text for n, text in enumerate(EXAMPLES)})
     result = pytester.runpytest_subprocess("-p", "no:randomly", "-p", "no:xdist")

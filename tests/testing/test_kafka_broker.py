@@ -273,6 +273,7 @@ def test_rejected_metadata_still_name_the_broker(kafka_broker):
     assert metadata.topics["orders"].error.code() == KafkaError.TOPIC_AUTHORIZATION_FAILED
 
 
+@pytest.mark.slow
 @orders
 def test_latency_makes_the_client_time_out_but_the_record_arrives(kafka_broker):
     outcomes = []

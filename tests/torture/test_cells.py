@@ -25,6 +25,9 @@ PLAYED = [
     ("K1", "F11", "CD"),
     ("K1", "F15", "BCD"),
     pytest.param("X", "F13", "CD", marks=pytest.mark.kafka),
+    # Once of each; as a campaign: `python -m tests.torture --system M,X --fault F17 --mode CI ...`
+    pytest.param("M", "F17", "CI", marks=pytest.mark.kafka),
+    pytest.param("X", "F17", "CI", marks=pytest.mark.kafka),
 ]
 
 
