@@ -260,15 +260,17 @@ class DelegationTokens:
         await self._load(dict.fromkeys([*stored, *self._tokens]))
 
     async def _load(self, token_ids: Iterable[str]) -> None:
+        pace = pace_of(self._runtime.scheduler)
         for token_id in token_ids:
             try:
-                token = (await self._store.get_tokens([token_id]))[token_id]
+                token = await self._store.get_token(token_id)
             except CorruptDataError as error:
                 self._runtime.trace.warning(f"delegation token {token_id} is ignored: {error}")
                 token = None
             if token is None:
                 self._forget(token_id)
             else:
+                await pace.spend(len(token.renewers))
                 await self._learn(token)
 
 

@@ -21,6 +21,7 @@ from kctl.protocol.acl import (
     is_principal,
 )
 from kctl.store.znodes import desanitize, from_json, sanitize, to_json
+from kctl.work import Work, parts
 
 ACLS = "/kafka-acl"
 ACL_CHANGES = "/kafka-acl-changes"
@@ -34,6 +35,8 @@ RESOURCE_TYPES = ("Group", "Cluster", "Topic", "TransactionalId", "DelegationTok
 DELEGATION_TOKENS = "/delegation_token/tokens"
 TOKEN_CHANGES = "/delegation_token/token_changes"
 TOKEN_CHANGE_PREFIX = "token_change_"
+# Renewers of a token that are encoded or decoded between two turns for others, about 3 ms.
+RENEWERS_PER_TURN = 500
 
 # Names are found in any case, as old tools wrote them.
 _OPERATIONS = {text.upper(): it for text, it in OPERATIONS_BY_TEXT.items()}
@@ -149,12 +152,17 @@ def delegation_token_path(token_id: str) -> str:
     return f"{DELEGATION_TOKENS}/{token_id}"
 
 
-def encode_delegation_token(token: TokenInformation) -> bytes:
-    """Encode `/delegation_token/tokens/ID`."""
+def encoding_delegation_token(token: TokenInformation) -> Work[bytes]:
+    """Encode `/delegation_token/tokens/ID`, in turns."""
+    renewers: list[str] = []
+    for part in parts(token.renewers, RENEWERS_PER_TURN):
+        renewers += map(sanitize, part)
+        if len(part) == RENEWERS_PER_TURN:
+            yield
     return to_json(
         {
             "issueTimestamp": token.issue_timestamp_ms,
-            "renewers": [sanitize(renewer) for renewer in token.renewers],
+            "renewers": renewers,
             "tokenId": token.token_id,
             "owner": sanitize(token.owner),
             "expiryTimestamp": token.expiry_timestamp_ms,
@@ -164,15 +172,20 @@ def encode_delegation_token(token: TokenInformation) -> bytes:
     )
 
 
-def decode_delegation_token(token_id: str, data: bytes) -> TokenInformation:
-    """Decode `/delegation_token/tokens/ID`."""
+def decoding_delegation_token(token_id: str, data: bytes) -> Work[TokenInformation]:
+    """Decode `/delegation_token/tokens/ID`, in turns; raise CorruptDataError."""
     path = delegation_token_path(token_id)
     fields = from_json(data, path)
+    renewers: list[str] = []
     try:
+        for part in parts(fields["renewers"], RENEWERS_PER_TURN):
+            renewers += map(desanitize, part)
+            if len(part) == RENEWERS_PER_TURN:
+                yield
         return TokenInformation(
             fields["tokenId"],
             desanitize(fields["owner"]),
-            tuple(desanitize(renewer) for renewer in fields["renewers"]),
+            tuple(renewers),
             int(fields["issueTimestamp"]),
             int(fields["expiryTimestamp"]),
             int(fields["maxTimestamp"]),

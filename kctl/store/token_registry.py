@@ -12,6 +12,7 @@ from kctl.store import security_znodes
 from kctl.store.interface import Set
 from kctl.store.security_znodes import TokenInformation
 from kctl.store.znode_client import ZnodeClient
+from kctl.work import finished
 
 
 class TokenRegistry(ZnodeClient):
@@ -26,25 +27,24 @@ class TokenRegistry(ZnodeClient):
         """Return the ids of all tokens, sorted."""
         return await self.children(security_znodes.DELEGATION_TOKENS)
 
-    async def get_tokens(self, token_ids: Sequence[str]) -> dict[str, TokenInformation | None]:
-        """Return these tokens, None for those that do not exist; raise CorruptDataError."""
-        paths = [security_znodes.delegation_token_path(token_id) for token_id in token_ids]
-        found = await self.get_all(paths)
-        return {
-            token_id: security_znodes.decode_delegation_token(token_id, it[0]) if it else None
-            for token_id, it in zip(token_ids, found, strict=True)
-        }
+    async def get_token(self, token_id: str) -> TokenInformation | None:
+        """Return a token, None if it does not exist; raise CorruptDataError."""
+        found = await self.get(security_znodes.delegation_token_path(token_id))
+        if found is None:
+            return None
+        decoding = security_znodes.decoding_delegation_token(token_id, found[0])
+        return await finished(decoding, self.store.turn)
 
     async def set_token(self, token: TokenInformation) -> None:
         """Create or replace a token and announce it."""
         path = security_znodes.delegation_token_path(token.token_id)
-        await self.set_or_create(path, security_znodes.encode_delegation_token(token))
+        await self.set_or_create(path, await self._encoded(token))
         await self._announce_token(token.token_id)
 
     async def update_token(self, token: TokenInformation) -> None:
         """Replace a token and announce it; NoNodeError if it was deleted."""
         path = security_znodes.delegation_token_path(token.token_id)
-        await self.write(Set(path, security_znodes.encode_delegation_token(token)))
+        await self.write(Set(path, await self._encoded(token)))
         await self._announce_token(token.token_id)
 
     async def delete_token(self, token_id: str) -> None:
@@ -56,6 +56,9 @@ class TokenRegistry(ZnodeClient):
         """Return the ids of the tokens that these announcements name, each once."""
         found = await self.get_all([f"{security_znodes.TOKEN_CHANGES}/{name}" for name in names])
         return list(dict.fromkeys(answer[0].decode() for answer in found if answer))
+
+    async def _encoded(self, token: TokenInformation) -> bytes:
+        return await finished(security_znodes.encoding_delegation_token(token), self.store.turn)
 
     async def _announce_token(self, token_id: str) -> None:
         prefix = f"{security_znodes.TOKEN_CHANGES}/{security_znodes.TOKEN_CHANGE_PREFIX}"

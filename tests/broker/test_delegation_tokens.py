@@ -35,6 +35,7 @@ from kctl.store import security_znodes
 from kctl.store.cluster_store import ClusterStore
 from kctl.store.database import ZnodeDatabase
 from kctl.store.embedded import EmbeddedStore
+from tests.support.turn_work import CALLS_PER_TURN_MAX, calls_of_longest_turn
 from tests.support.virtual_runtime import virtual_runtime
 
 KEY = "the key of all brokers"
@@ -401,6 +402,55 @@ def test_expired_tokens_are_described_until_they_are_swept(cluster, broker):
     assert (token.token_id, token.hmac) == (created.token_id, created.hmac)
     assert token.expiry_timestamp == token.max_timestamp == created.max_timestamp_ms
     assert [it.principal_name for it in token.renewers] == ["bob"]
+
+
+# --- turns of the loop
+
+
+def most_calls(broker, handler, body, principal=ALICE):
+    """Return the response, and the calls of its longest turn."""
+    responses = []
+    calls = calls_of_longest_turn(
+        broker.runtime.scheduler.turn,
+        lambda: responses.append(broker.send(handler, body, principal)),
+    )
+    ((response,),) = responses
+    return response, calls
+
+
+def test_every_owner_of_a_request_is_not_compared_with_every_token(cluster, broker):
+    for _ in range(40):
+        broker.create([BOB])
+    owners = [
+        DescribeDelegationTokenOwner(principal_type="User", principal_name=f"absent{number}")
+        for number in range(3_000)
+    ]
+    body = DescribeDelegationTokenRequest(owners=owners)
+
+    response, calls = most_calls(broker, handle_describe_delegation_token, body)
+
+    assert (response.error_code, response.tokens) == (0, [])
+    assert calls < CALLS_PER_TURN_MAX
+
+
+@pytest.mark.parametrize(("tokens", "renewers"), [(30, 1_000), (1, 30_000)])
+def test_renewers_are_read_stored_and_described_in_turns(broker, tokens, renewers):
+    names = [
+        CreatableRenewers(principal_type="User", principal_name=f"renewer {number}")
+        for number in range(renewers)
+    ]
+    body = CreateDelegationTokenRequest(renewers=names, max_lifetime_ms=-1)
+    for _ in range(tokens):
+        created, calls = most_calls(broker, handle_create_delegation_token, body)
+        assert created.error_code == 0
+        assert calls < CALLS_PER_TURN_MAX
+
+    body = DescribeDelegationTokenRequest(owners=None)
+    response, calls = most_calls(broker, handle_describe_delegation_token, body)
+
+    assert [len(token.renewers) for token in response.tokens] == [renewers] * tokens
+    assert response.tokens[-1].renewers[-1].principal_name == f"renewer {renewers - 1}"
+    assert calls < CALLS_PER_TURN_MAX
 
 
 # --- several brokers

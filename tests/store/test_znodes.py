@@ -13,6 +13,7 @@ from kctl.protocol.acl import AclPattern, ResourceType
 from kctl.store import consumer_znodes, security_znodes, znodes
 from kctl.store.map_order import java_properties_order, scala_map_order
 from kctl.store.znodes import LeaderIsrAndControllerEpoch, ProducerIdBlock, VersionRange
+from kctl.work import at_once
 
 GOLDEN = Path(__file__).parent.parent / "golden" / "znodes"
 
@@ -70,9 +71,9 @@ def sanitize(path: str, data: bytes) -> bytes:
 
 
 def again_token(path: str, data: bytes) -> bytes:
-    token = security_znodes.decode_delegation_token(path.rpartition("/")[2], data)
+    token = at_once(security_znodes.decoding_delegation_token(path.rpartition("/")[2], data))
     assert security_znodes.delegation_token_path(token.token_id) == path
-    return security_znodes.encode_delegation_token(token)
+    return at_once(security_znodes.encoding_delegation_token(token))
 
 
 AGAIN: list[tuple[str, Callable[[str, bytes], bytes]]] = [
@@ -235,7 +236,7 @@ def test_producer_id_block_is_read():
         lambda data: znodes.decode_config("topics/t", data or b"0"),
         lambda data: security_znodes.decode_acls("/kafka-acl/Topic/t", data or b"0"),
         security_znodes.decode_acl_change,
-        lambda data: security_znodes.decode_delegation_token("id", data),
+        lambda data: at_once(security_znodes.decoding_delegation_token("id", data)),
     ],
 )
 def test_nonsense_is_corrupt_data_and_nothing_else(decode, data):

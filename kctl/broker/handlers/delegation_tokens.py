@@ -13,7 +13,7 @@ Versions: 0-2. v2 flexible.
 Kafka 2.7: KafkaApis.handleCreateTokenRequest and the three after it; KIP-48.
 """
 
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Set
 from typing import Any
 
 from kctl.broker.delegation_tokens import DelegationToken, DelegationTokens, is_owner_or_renewer
@@ -44,8 +44,17 @@ from kctl.protocol.messages.renew_delegation_token import (
 from kctl.runtime.turns import pace_of
 from kctl.store.errors import StoreError
 from kctl.store.security_znodes import TokenInformation
+from kctl.work import Pace, parts
 
 NO_TIMESTAMP = -1
+# Cost of looking at a token, and of a description without its renewers, in units of `Pace`.
+_LOOK_UNITS = 4
+_DESCRIBED_UNITS = 3
+# Renewers that a unit compares, and that it reads or describes.
+_COMPARED_PER_UNIT = 50
+_RENEWERS_PER_UNIT = 3
+# Renewers that are read or described without a turn for others.
+_RENEWERS_PER_PART = 300
 _USER = "User"
 
 
@@ -67,9 +76,7 @@ async def _create(services: Services, request: Request) -> None:
     )
     try:
         _check_is_allowed(request.context)
-        if any(renewer.principal_type != _USER for renewer in body.renewers):
-            raise ApiError(ErrorCode.INVALID_PRINCIPAL_TYPE)
-        renewers = [f"{it.principal_type}:{it.principal_name}" for it in body.renewers]
+        renewers = await _read_renewers(body, pace_of(services.runtime.scheduler))
         created = await _tokens(services).create(principal, renewers, body.max_lifetime_ms)
     except (ApiError, StoreError) as error:
         response.error_code = _code_of(error)
@@ -80,6 +87,17 @@ async def _create(services: Services, request: Request) -> None:
         response.max_timestamp_ms = token.max_timestamp_ms
         response.token_id, response.hmac = token.token_id, created.hmac
     request.reply(response)
+
+
+async def _read_renewers(body: CreateDelegationTokenRequest, pace: Pace) -> list[str]:
+    """Return the renewers as `User:name`; raise ApiError if one is no user."""
+    renewers: list[str] = []
+    for part in parts(body.renewers, _RENEWERS_PER_PART):
+        await pace.spend(len(part) // _RENEWERS_PER_UNIT)
+        if any(renewer.principal_type != _USER for renewer in part):
+            raise ApiError(ErrorCode.INVALID_PRINCIPAL_TYPE)
+        renewers += [f"{it.principal_type}:{it.principal_name}" for it in part]
+    return renewers
 
 
 def handle_renew_delegation_token(services: Services, request: Request) -> None:
@@ -139,12 +157,12 @@ async def _describe(services: Services, request: Request) -> None:
         return
     owners = None
     if body.owners is not None:
-        owners = [f"{owner.principal_type}:{owner.principal_name}" for owner in body.owners]
+        owners = {f"{owner.principal_type}:{owner.principal_name}" for owner in body.owners}
     pace = pace_of(services.runtime.scheduler)
     for token in all_tokens:
-        await pace.spend()
+        await pace.spend(_LOOK_UNITS + len(token.renewers) // _COMPARED_PER_UNIT)
         if _is_visible(request, token, owners):
-            response.tokens.append(_described(tokens.with_secret(token)))
+            response.tokens.append(await _described(tokens.with_secret(token), pace))
     request.reply(response)
 
 
@@ -155,18 +173,26 @@ def _tokens(services: Services) -> DelegationTokens:
     return services.delegation_tokens
 
 
-def _is_visible(request: Request, token: TokenInformation, owners: list[str] | None) -> bool:
-    if owners is not None and not any(is_owner_or_renewer(token, it) for it in owners):
+def _is_visible(request: Request, token: TokenInformation, owners: Set[str] | None) -> bool:
+    if owners is not None and token.owner not in owners and owners.isdisjoint(token.renewers):
         return False
     return is_owner_or_renewer(token, request.context.principal) or request.access.allows(
         AclOperation.DESCRIBE, ResourceType.DELEGATION_TOKEN, token.token_id
     )
 
 
-def _described(token: DelegationToken) -> DescribedDelegationToken:
+async def _described(token: DelegationToken, pace: Pace) -> DescribedDelegationToken:
     information = token.information
     principal_type, _, principal_name = information.owner.partition(":")
-    renewers = (renewer.partition(":") for renewer in information.renewers)
+    renewers: list[DescribedDelegationTokenRenewer] = []
+    await pace.spend(_DESCRIBED_UNITS)
+    for part in parts(information.renewers, _RENEWERS_PER_PART):
+        await pace.spend(len(part) // _RENEWERS_PER_UNIT)
+        names = (renewer.partition(":") for renewer in part)
+        renewers += [
+            DescribedDelegationTokenRenewer(principal_type=kind, principal_name=name)
+            for kind, _, name in names
+        ]
     return DescribedDelegationToken(
         principal_type=principal_type,
         principal_name=principal_name,
@@ -175,10 +201,7 @@ def _described(token: DelegationToken) -> DescribedDelegationToken:
         max_timestamp=information.max_timestamp_ms,
         token_id=information.token_id,
         hmac=token.hmac,
-        renewers=[
-            DescribedDelegationTokenRenewer(principal_type=kind, principal_name=name)
-            for kind, _, name in renewers
-        ],
+        renewers=renewers,
     )
 
 

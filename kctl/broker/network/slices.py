@@ -97,6 +97,7 @@ _RESPONSE_ARRAYS: dict[ApiKey, tuple[str, ...]] = {
     ApiKey.ALTER_CLIENT_QUOTAS: ("entries", "entity"),
     ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS: ("results",),
     ApiKey.ALTER_USER_SCRAM_CREDENTIALS: ("results",),
+    ApiKey.DESCRIBE_DELEGATION_TOKEN: ("tokens", "renewers"),
     ApiKey.ALTER_ISR: ("topics", "partitions"),
     ApiKey.UPDATE_FEATURES: ("results",),
     **{
@@ -105,6 +106,9 @@ _RESPONSE_ARRAYS: dict[ApiKey, tuple[str, ...]] = {
         if api_key not in (ApiKey.METADATA, ApiKey.PRODUCE)
     },
     ApiKey.DESCRIBE_CONFIGS: ("results", "configs"),
+    # The configs of a new topic; all ACLs that one filter deleted.
+    ApiKey.CREATE_TOPICS: ("topics", "configs"),
+    ApiKey.DELETE_ACLS: ("filter_results", "matching_acls"),
 }
 
 

@@ -78,7 +78,7 @@ def test_what_counts_is_the_number_of_structs(extra):
 # arrays a client cannot fill with many structs, and Produce and Fetch, which are sent as they are.
 NEVER_HEAVY = {
     ApiKey.PRODUCE, ApiKey.FETCH, ApiKey.CONTROLLED_SHUTDOWN, ApiKey.SASL_HANDSHAKE,
-    ApiKey.API_VERSIONS, ApiKey.DESCRIBE_DELEGATION_TOKEN, ApiKey.UPDATE_FEATURES,
+    ApiKey.API_VERSIONS, ApiKey.UPDATE_FEATURES,
 }  # fmt: skip
 
 
@@ -93,7 +93,7 @@ def test_every_long_array_of_a_response_counts(api):
 
 
 # Arrays that are short, although clients can fill the ones around them.
-SHORT = {"brokers", "synonyms", "entity", "credential_infos", "configs", "matching_acls"}
+SHORT = {"brokers", "synonyms", "entity", "credential_infos"}
 
 
 def has_structs(api, path):
