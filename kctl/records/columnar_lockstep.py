@@ -2,9 +2,9 @@
 
 A record's start follows only from the length of the record before: the one serial dependency of the
 format. So many walks ("lanes") step together, a handful of NumPy calls for a step of all. A lane
-begins where a batch's records do, and, while those are few, also at *guessed* places inside long
-batches: at a NUL attributes byte after a length, if another record with NUL attributes and a
-slightly higher offset delta follows. Each lane stops where the next begins.
+begins where a batch's records do, and, in batches that are long compared with the others, also at
+*guessed* places: at a NUL attributes byte after a length, if another record with NUL attributes and
+a slightly higher offset delta follows. Each lane stops where the next begins.
 
 Then the guesses are verified: each start plus length must be the next start, each batch must end
 exactly at its end and have as many records as its header says. A wrong guess costs time, never
@@ -20,8 +20,8 @@ from kctl.records.columnar_fields import Words
 
 # Records per lane on average, for guessed lanes.
 _LANE_RECORDS = 96
-# With so many batches in parallel no guesses are needed.
-_ENOUGH_LANES = 384
+# Steps of all lanes that cost as much as the guesses in one batch.
+_GUESS_STEPS = 32
 # Fewer lanes than this are walked faster by a plain loop.
 _FEW_LANES = 24
 # Steps between checks for finished lanes.
@@ -77,19 +77,29 @@ def _lanes(words: Words, starts: Int64s, ends: Int64s, counts: Int64s) -> tuple[
     is_filled = ends > starts
     if not is_filled.all():
         starts, ends, counts = starts[is_filled], ends[is_filled], counts[is_filled]
-    if len(starts) >= _ENOUGH_LANES:
+    long = np.flatnonzero(counts > _guessed_above(counts))
+    if not len(long):
         return starts, ends
     guesses = [
         _guesses(words, start, end, count)
-        for start, end, count in zip(starts.tolist(), ends.tolist(), counts.tolist(), strict=True)
-        if count >= 2 * _LANE_RECORDS
+        for start, end, count in zip(
+            starts[long].tolist(), ends[long].tolist(), counts[long].tolist(), strict=True
+        )
     ]
-    if not guesses:
-        return starts, ends
     begins = np.unique(np.concatenate([starts, *guesses]))
     batch_ends = ends[np.searchsorted(starts, begins, side="right") - 1]
     next_begins = np.append(begins[1:], words.size)
     return begins, np.minimum(next_begins, batch_ends)
+
+
+def _guessed_above(counts: Int64s) -> int:
+    """Return the record count above which guesses in a batch cost less than the steps they save.
+
+    All lanes step until the longest of those without guesses ends.
+    """
+    falling = np.append(-np.sort(-counts), 2 * _LANE_RECORDS)
+    costs = falling + _GUESS_STEPS * np.arange(len(falling))
+    return max(int(falling[np.argmin(costs)]), 2 * _LANE_RECORDS)
 
 
 def _guesses(words: Words, start: int, end: int, count: int) -> Int64s:
