@@ -8,7 +8,7 @@ are not decompressed.
 One chunk of decoded records is in memory at a time.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -18,6 +18,7 @@ import pyarrow as pa  # type: ignore[import-untyped]
 from kctl.arrow_files.files import Files
 from kctl.arrow_files.partition_log import is_old_segment
 from kctl.errors import CorruptDataError
+from kctl.export.joined_pieces import JoinedPieces, together
 from kctl.export.options import ExportOptions, Isolation
 from kctl.export.splits import Piece, Split
 from kctl.records.columnar import (
@@ -85,29 +86,49 @@ class SplitReader:
 
     def chunks(self) -> Iterator[RecordColumns]:
         """Yield the records; CorruptDataError for the first damage if the options ask for it."""
-        split = self.split
-        keep = _keep(split, self.options)
-        for piece in split.pieces:
-            files, path = Files.of(piece.url)
-            view = files.map(path, piece.start, piece.end)
-            done = piece.start
-            decoded = (
-                _old_chunks(view, piece)
-                if is_old_segment(path)
-                else decode_chunks(
-                    view, position=piece.start, end=piece.end, keep=keep,
-                    expected_offset=piece.first_offset,
-                )
-            )  # fmt: skip
-            for columns in decoded:
-                for damage in columns.damages:
-                    self._note(piece, damage)
-                self.progress(columns.end - done)
-                self.bytes_read += columns.end - done
-                done = columns.end
-                if len(columns):
-                    yield _within(columns, split.first_offset, split.end_offset)
-            self.progress(piece.end - done)
+        keep = _keep(self.split, self.options)
+        for pieces in together(self.split.pieces):
+            yield from self._joined(pieces, keep) if len(pieces) > 1 else self._piece(*pieces, keep)
+
+    def _piece(self, piece: Piece, keep: Keep) -> Iterator[RecordColumns]:
+        files, path = Files.of(piece.url)
+        view = files.map(path, piece.start, piece.end)
+        done = piece.start
+        decoded = (
+            _old_chunks(view, piece)
+            if is_old_segment(path)
+            else decode_chunks(
+                view, position=piece.start, end=piece.end, keep=keep,
+                expected_offset=piece.first_offset,
+            )
+        )  # fmt: skip
+        for columns in decoded:
+            for damage in columns.damages:
+                self._note(piece, damage)
+            yield from self._counted(columns, done)
+            done = columns.end
+        self.progress(piece.end - done)
+
+    def _joined(self, pieces: Sequence[Piece], keep: Keep) -> Iterator[RecordColumns]:
+        """Decode small pieces together, or one by one if damage may extend over their borders."""
+        joined = JoinedPieces.read(pieces)
+        if joined is None:
+            for piece in pieces:
+                yield from self._piece(piece, keep)
+            return
+        done = 0
+        for columns in joined.chunks(keep):
+            for damage in columns.damages:
+                self._note(*joined.place(damage))
+            yield from self._counted(joined.with_positions(columns), done)
+            done = columns.end
+
+    def _counted(self, columns: RecordColumns, done: int) -> Iterator[RecordColumns]:
+        """Report the bytes from `done` to the end of the columns; yield the split's records."""
+        self.progress(columns.end - done)
+        self.bytes_read += columns.end - done
+        if len(columns):
+            yield _within(columns, self.split.first_offset, self.split.end_offset)
 
     def _note(self, piece: Piece, damage: BatchDamage) -> None:
         damaged = DamagedRange(

@@ -36,6 +36,7 @@ from kctl.records.columnar_batches import (
     DamageRule,
     Int64s,
     Mask,
+    ScannedBatches,
     scan_batches,
 )
 from kctl.records.columnar_fields import HeaderColumns, RecordFields, Words, record_fields
@@ -51,7 +52,7 @@ from kctl.records.varint import read_varint
 if TYPE_CHECKING:
     import pyarrow as pa  # type: ignore[import-untyped]
 
-__all__ = ["RecordColumns", "decode_chunks", "decode_columns"]
+__all__ = ["RecordColumns", "decode_chunks", "decode_columns", "decode_scanned"]
 
 # Bytes of records decoded together: large enough to make calls cheap, small enough for caches.
 CHUNK_BYTES = 8 * 1024 * 1024
@@ -171,18 +172,30 @@ def decode_chunks(
         view, position, end, check_crc=check_crc, is_complete=is_complete,
         expected_offset=expected_offset,
     ):  # fmt: skip
-        wanted = scanned.batches.take(keep(scanned.batches, view))
-        damages = scanned.damages
-        for group in sections(
-            view, wanted, chunk_bytes=chunk_bytes, batch_bytes_max=batch_bytes_max
-        ):
-            group.damages += damages
-            damages = []
-            columns = _decode(group)
-            columns.end = min(columns.end, scanned.end)
-            yield columns
-        # Batches that were not selected, damages and padding move the end too.
-        yield without_records(damages, scanned.end)
+        yield from decode_scanned(
+            view, scanned, keep=keep, chunk_bytes=chunk_bytes, batch_bytes_max=batch_bytes_max
+        )
+
+
+def decode_scanned(
+    view: memoryview,
+    scanned: ScannedBatches,
+    *,
+    keep: Keep = without_control,
+    chunk_bytes: int = CHUNK_BYTES,
+    batch_bytes_max: int = DEFAULT_DECOMPRESSED_BYTES_MAX,
+) -> Iterator[RecordColumns]:
+    """Yield the records of one step of `scan_batches`, as `decode_chunks` does."""
+    wanted = scanned.batches.take(keep(scanned.batches, view))
+    damages = scanned.damages
+    for group in sections(view, wanted, chunk_bytes=chunk_bytes, batch_bytes_max=batch_bytes_max):
+        group.damages += damages
+        damages = []
+        columns = _decode(group)
+        columns.end = min(columns.end, scanned.end)
+        yield columns
+    # Batches that were not selected, damages and padding move the end too.
+    yield without_records(damages, scanned.end)
 
 
 def decode_columns(buffer: Buffer, **options: Any) -> RecordColumns:

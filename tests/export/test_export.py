@@ -10,7 +10,7 @@ import pytest
 
 from kctl.arrow_files.files import Files
 from kctl.errors import CorruptDataError, NotFoundError, UsageError
-from kctl.export import task
+from kctl.export import joined_pieces, task
 from kctl.export.export import run_here
 from kctl.export.options import FieldFormat, Isolation, TableFormat
 from kctl.model import Position, PositionKind
@@ -258,6 +258,7 @@ def test_rows_are_partitioned_by_topic_date_and_hour(tmp_path, export, disk):
 
 def test_files_of_many_hours_buffer_few_rows_together(tmp_path, export, disk, monkeypatch):
     monkeypatch.setattr(task, "_HELD_BYTES_MAX", 10_000)
+    monkeypatch.setattr(joined_pieces, "_PIECE_BYTES_MAX", 0)
     directory = tmp_path / "logs" / "orders-0"
     for base in range(0, 600, 100):
         # Each segment is decoded separately and has records of every hour.
