@@ -7,7 +7,9 @@ local. Local files are mapped into memory, not read.
 """
 
 import re
+from collections.abc import Iterator
 from functools import partial
+from operator import attrgetter
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -15,9 +17,13 @@ import pyarrow as pa  # type: ignore[import-untyped]
 from pyarrow import fs as arrow_fs
 
 from kctl.errors import StorageError, UsageError
+from kctl.runtime.real.directory_entries import sized_files, subdirectories
+
+__all__ = ["FileFacts", "Files"]
 
 # Bytes requested from a remote file at once.
 _FETCH_BYTES = 16 * 1024 * 1024
+_PATH = attrgetter("path")
 _SCHEME = re.compile(r"^([A-Za-z][A-Za-z0-9+.-]+)://")
 
 
@@ -34,6 +40,9 @@ class FileFacts(NamedTuple):
     def name(self) -> str:
         """Return the last part of the path."""
         return self.path.rstrip("/").rsplit("/", 1)[-1]
+
+
+Listing = list[FileFacts]
 
 
 class Files:
@@ -67,11 +76,32 @@ class Files:
         """Return the URL that `of` resolves to `path`, in any process."""
         return f"{self._prefix}{path}"
 
-    def list(self, path: str, *, recursive: bool = False) -> list[FileFacts]:
+    def list(self, path: str, *, recursive: bool = False) -> Listing:
         """Return the entries of a directory, ordered by path; empty if it does not exist."""
         selector = arrow_fs.FileSelector(path, allow_not_found=True, recursive=recursive)
         found = self._do(path, lambda: self._fs.get_file_info(selector))
-        return sorted(_facts(info) for info in found)
+        return sorted(map(_facts, found), key=_PATH)
+
+    def directories(self, path: str, suffixes: tuple[str, ...]) -> Iterator[tuple[str, Listing]]:
+        """Yield each directory in `path`, in order, with the files in it, at least those whose
+        names end with one of `suffixes`."""
+        if self._is_local:
+            prefix = path.rstrip("/")
+            for name in self._do(path, lambda: subdirectories(path)):
+                directory = f"{prefix}/{name}"
+                found = self._do(directory, partial(sized_files, directory, suffixes))
+                if found:
+                    yield directory, [FileFacts(f"{directory}/{it}", size, is_directory=False)
+                                      for it, size in found]  # fmt: skip
+            return
+        # One listing, because each takes a request.
+        by_directory: dict[str, Listing] = {}
+        for facts in self.list(path, recursive=True):
+            if not facts.is_directory:
+                by_directory.setdefault(facts.path.rpartition("/")[0], []).append(facts)
+        for directory, listing in sorted(by_directory.items()):
+            if directory.rpartition("/")[0] == path:
+                yield directory, listing
 
     def find(self, path: str) -> FileFacts | None:
         """Return the entry at `path`, or None if there is none."""
@@ -159,8 +189,10 @@ def _mapped(path: str) -> memoryview:
 
 
 def _facts(info: Any) -> FileFacts:
-    is_directory = info.type == arrow_fs.FileType.Directory
-    return FileFacts(info.path, info.size or 0, is_directory, info.mtime_ns or 0)
+    size = info.size
+    # Only files have a size, and the type takes longer to read.
+    is_directory = size is None and info.type == arrow_fs.FileType.Directory
+    return FileFacts(info.path, size or 0, is_directory, info.mtime_ns or 0)
 
 
 def _from_fsspec(url: str, scheme: str) -> tuple[Any, str]:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from fnmatch import fnmatchcase
 
 from kctl.arrow_files.files import FileFacts, Files
-from kctl.arrow_files.partition_log import PartitionLog, partition_log
+from kctl.arrow_files.partition_log import LISTED_SUFFIXES, PartitionLog, partition_log
 from kctl.errors import NotFoundError, UsageError
 from kctl.model import TopicPartition
 from kctl.storage import segments07
@@ -117,14 +117,8 @@ def _log_of_file(files: Files, source: str, facts: FileFacts) -> list[PartitionL
 
 
 def _logs_of_directory(files: Files, source: str, path: str) -> list[PartitionLog]:
-    by_directory: dict[str, list[FileFacts]] = {}
-    for facts in files.list(path, recursive=True):
-        if not facts.is_directory:
-            by_directory.setdefault(facts.path.rpartition("/")[0], []).append(facts)
     logs = []
-    for directory, listing in sorted(by_directory.items()):
-        if directory.rpartition("/")[0] != path:
-            continue
+    for directory, listing in files.directories(path, LISTED_SUFFIXES):
         topic_partition = _partition_of(directory.rpartition("/")[2], listing)
         if topic_partition is None:
             continue
@@ -145,7 +139,7 @@ def _partition_of(name: str, listing: Iterable[FileFacts]) -> TopicPartition | N
 
     With files of Kafka 0.7 it may be `topic_0`.
     """
-    if any(it.name.endswith(OLD_LOG_SUFFIX) for it in listing):
+    if any(it.path.endswith(OLD_LOG_SUFFIX) for it in listing):
         return segments07.parse_directory_name(name)
     found = parse_directory_name(name)
     return None if found is None or found.is_delete or found.is_future else found.topic_partition

@@ -9,7 +9,9 @@ Kafka 2.7: kafka.log.Log, kafka.log.TransactionIndex
 
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
+from operator import attrgetter
+from typing import NamedTuple
 
 import numpy as np
 
@@ -34,9 +36,16 @@ from kctl.storage.segments07 import parse_segment_name
 from kctl.storage.transaction_index import decode_entries
 from kctl.storage.walk07 import ViewFile, end_of_intact
 
+# Files that are looked for in a listing. An index that was not listed is looked for when it is used.
+LISTED_SUFFIXES = (LOG_SUFFIX, OLD_LOG_SUFFIX, TXN_INDEX_SUFFIX, SNAPSHOT_SUFFIX)
+_STEM_DIGITS = 20
+_LOG = LOG_SUFFIX.removeprefix(".")
+# Suffixes of the other files that are used, without the dot.
+_BESIDE = frozenset(it.removeprefix(".") for it in (*INDEX_SUFFIXES, SNAPSHOT_SUFFIX))
+_BASE_OFFSET = attrgetter("base_offset")
 
-@dataclass(frozen=True, slots=True)
-class Segment:
+
+class Segment(NamedTuple):
     """A .log file, or a .kafka file of Kafka 0.7."""
 
     path: str
@@ -56,7 +65,8 @@ def is_old_segment(path: str) -> bool:
 
 @dataclass(slots=True)
 class PartitionLog:
-    """The segments of a partition, by offset, and the directory's other files (path to size)."""
+    """The segments of a partition, by offset, and the directory's other files that were listed
+    (path to size)."""
 
     files: Files
     topic_partition: TopicPartition
@@ -83,7 +93,7 @@ class PartitionLog:
         it."""
         last = self.segments[-1]
         if not last.is_old:
-            self.segments[-1] = replace(last, size=self._found_end()[1])
+            self.segments[-1] = last._replace(size=self._found_end()[1])
 
     def _found_end(self) -> tuple[int, int]:
         if self._end is None:
@@ -107,7 +117,7 @@ class PartitionLog:
         """Return the (relative offset, position) pairs of the segment's .index; empty if it is not
         valid."""
         path = segment.path.removesuffix(LOG_SUFFIX) + INDEX_SUFFIX
-        size = self.beside.get(path, 0)
+        size = self._size_beside(path)
         none = np.zeros((0, 2), np.int64)
         if size < 8:
             return none
@@ -118,6 +128,13 @@ class PartitionLog:
         is_rising = bool((np.diff(entries[:, 1]) > 0).all()) if len(entries) else True
         is_inside = not len(entries) or 0 <= entries[0, 1] <= entries[-1, 1] < segment.size
         return entries if is_rising and is_inside else none
+
+    def _size_beside(self, path: str) -> int:
+        """Return the size of an index; 0 if there is none."""
+        if path not in self.beside:
+            facts = self.files.find(path)
+            self.beside[path] = facts.size if facts is not None else 0
+        return self.beside[path]
 
     def segment_of(self, offset: int) -> int:
         """Return the number of the segment that holds `offset`, or that would hold it."""
@@ -207,7 +224,7 @@ class PartitionLog:
         """Return whether the .timeindex shows that all records are older; the last segment's is
         incomplete."""
         path = segment.path.removesuffix(LOG_SUFFIX) + TIME_INDEX_SUFFIX
-        size = self.beside.get(path, 0)
+        size = self._size_beside(path)
         if size < 12 or segment is self.segments[-1]:
             return False
         raw = np.frombuffer(self.files.read(path)[: size // 12 * 12], ">i8,>i4")
@@ -241,7 +258,7 @@ class PartitionLog:
 
     def _indexed_aborts(self, paths: Iterable[str]) -> Iterator[AbortedRange]:
         for path in sorted(paths):
-            if not self.beside[path]:
+            if not self._size_beside(path):
                 continue
             for entry in decode_entries(self.files.read(path), path, 0):
                 yield AbortedRange(entry.producer_id, entry.first_offset, entry.last_offset)
@@ -288,23 +305,27 @@ def partition_log(
 
     UsageError if some are of Kafka 0.7 and others are not: the same offsets mean different things.
     """
-    segments = []
-    beside = {}
-    for facts in listing:
-        stem, dot, suffix = facts.name.partition(".")
-        old_start = parse_segment_name(facts.name)
-        if old_start is not None and not facts.is_directory:
-            segments.append(Segment(facts.path, old_start, facts.size))
-        if facts.is_directory or not (stem.isdecimal() and len(stem) == 20):
+    segments: list[Segment] = []
+    old_segments: list[Segment] = []
+    beside: dict[str, int] = {}
+    for path, size, is_directory, _modified_ns in listing:
+        name = path[path.rfind("/") + 1 :]
+        stem, _dot, suffix = name.partition(".")
+        if is_directory:
             continue
-        if dot + suffix == LOG_SUFFIX:
-            segments.append(Segment(facts.path, int(stem), facts.size))
-        elif dot + suffix in (*INDEX_SUFFIXES, SNAPSHOT_SUFFIX):
-            beside[facts.path] = facts.size
-    segments.sort(key=lambda segment: segment.base_offset)
-    if len({segment.is_old for segment in segments}) > 1:
+        if not (len(stem) == _STEM_DIGITS and stem.isdecimal()):
+            suffix = ""
+        if suffix == _LOG:
+            segments.append(Segment(path, int(stem), size))
+        elif suffix in _BESIDE:
+            beside[path] = size
+        elif name.endswith(OLD_LOG_SUFFIX) and (start := parse_segment_name(name)) is not None:
+            old_segments.append(Segment(path, start, size))
+    if segments and old_segments:
         raise UsageError(
             f"{topic_partition}: files of Kafka 0.7 and of later versions are in one directory",
             hint="name the files one by one, or move those of one version elsewhere",
         )
+    segments += old_segments
+    segments.sort(key=_BASE_OFFSET)
     return PartitionLog(files, topic_partition, segments, beside) if segments else None

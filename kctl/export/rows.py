@@ -88,7 +88,10 @@ class SplitReader:
         """Yield the records; CorruptDataError for the first damage if the options ask for it."""
         keep = _keep(self.split, self.options)
         for pieces in together(self.split.pieces):
-            yield from self._joined(pieces, keep) if len(pieces) > 1 else self._piece(*pieces, keep)
+            if len(pieces) > 1:
+                yield from self._joined(pieces, keep)
+            else:
+                yield from self._piece(pieces[0], keep)
 
     def _piece(self, piece: Piece, keep: Keep) -> Iterator[RecordColumns]:
         files, path = Files.of(piece.url)

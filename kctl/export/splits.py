@@ -10,6 +10,7 @@ Invariant: the splits of a partition are contiguous and do not overlap.
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from kctl.arrow_files.partition_log import PartitionLog, Segment
 from kctl.export.options import ExportOptions, Isolation
@@ -23,8 +24,7 @@ EVERYTHING = (Position(PositionKind.EARLIEST), Position(PositionKind.LATEST))
 _SLACK = 1.5
 
 
-@dataclass(frozen=True, slots=True)
-class Piece:
+class Piece(NamedTuple):
     """A range of a segment file, aligned to batches."""
 
     url: str

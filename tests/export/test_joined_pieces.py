@@ -1,6 +1,6 @@
 """Small segments that are decoded together yield what they yield one by one, damage included."""
 
-import random
+import random  # noqa: TID251 - seeded
 
 import pytest
 
