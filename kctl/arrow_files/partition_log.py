@@ -36,7 +36,7 @@ from kctl.storage.segments07 import parse_segment_name
 from kctl.storage.transaction_index import decode_entries
 from kctl.storage.walk07 import ViewFile, end_of_intact
 
-# Files that are looked for in a listing. An index that was not listed is looked for when it is used.
+# Files that are looked for in a listing. Other indexes are looked for when they are used.
 LISTED_SUFFIXES = (LOG_SUFFIX, OLD_LOG_SUFFIX, TXN_INDEX_SUFFIX, SNAPSHOT_SUFFIX)
 _STEM_DIGITS = 20
 _LOG = LOG_SUFFIX.removeprefix(".")
