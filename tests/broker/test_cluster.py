@@ -2,6 +2,7 @@
 
 import pytest
 
+from kctl.admin.configs import ConfigChanges, ConfigResource, ResourceType
 from kctl.admin.topics import NewTopic
 from kctl.client.cluster_view import BrokerAddress
 from kctl.client.producer import NewRecord, Producer
@@ -39,8 +40,8 @@ def create(cluster, topic, **assignment):
         )
 
 
-def produce(cluster, topic, count, tag=b"value"):
-    producer = Producer(cluster.router(), topic)
+def produce(cluster, topic, count, tag=b"value", *, is_idempotent=True):
+    producer = Producer(cluster.router(), topic, is_idempotent=is_idempotent)
     records = [NewRecord(key=b"%d" % n, value=tag) for n in range(count)]
     results = cluster.run(producer.send(records))
     assert [result.error for result in results] == [None] * count
@@ -89,6 +90,38 @@ def test_a_replica_that_comes_back_catches_up_and_joins_the_isr(cluster):
     cluster.start(2)
     cluster.until(lambda: cluster.state("t").isr == (1, 2), "2 joins the ISR")
     assert cluster.end(2, "t") == 20
+    assert log_bytes(cluster, 1, "t") == log_bytes(cluster, 2, "t")
+
+
+@pytest.mark.parametrize("is_restarted", [False, True], ids=["while it runs", "while it is away"])
+def test_a_follower_continues_when_the_message_format_is_lowered(cluster, is_restarted):
+    """
+    leader 1    0..9 epoch 0    10.. format v1, which has no epochs    its log has no epochs now
+    follower 2  0..9 epoch 0    names epoch 0 no longer, and continues at 10
+    """
+    cluster.start(1, 2)
+    create(cluster, "t", p0=[1, 2])
+    produce(cluster, "t", 10)
+    if is_restarted:
+        cluster.stop(2)
+    admin, topic = cluster.admin(), ConfigResource(ResourceType.TOPIC, "t")
+    for value in ("0.10.2", "2.7", "0.10.2"):
+        changes = {topic: ConfigChanges(set={"message.format.version": value})}
+        (result,) = cluster.run(admin.configs.alter(changes))
+        assert result.error is None
+        for broker in cluster.brokers.values():
+            configs = broker.services.dynamic_configs
+            cluster.until(
+                lambda configs=configs, value=value: (
+                    configs.topic("t").get("message.format.version") == value
+                ),
+                "the new format",
+            )
+        produce(cluster, "t", 10, is_idempotent=False)
+    if is_restarted:
+        cluster.start(2)
+    cluster.until(lambda: cluster.end(2, "t") == 40, "2 has all records")
+    cluster.until(lambda: cluster.state("t").isr == (1, 2), "2 is in the ISR")
     assert log_bytes(cluster, 1, "t") == log_bytes(cluster, 2, "t")
 
 

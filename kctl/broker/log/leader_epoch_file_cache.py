@@ -106,6 +106,15 @@ class LeaderEpochFileCache:
         if self.entries:
             self._replace([])
 
+    def forget(self) -> None:
+        """Remove all entries, because records of the topic no longer have epochs.
+
+        This is saved with the next record: a log of such a topic forgets what it loads, too.
+        """
+        if self.entries:
+            self.entries = []
+            self.is_saved = self.is_durable = False
+
     def add_to_flush(self, files: list[DiskFile]) -> None:
         """Save, and add the file to `files` unless it is durable; the caller fsyncs its
         directory."""

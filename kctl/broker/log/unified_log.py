@@ -99,6 +99,10 @@ class UnifiedLog:
         self._config = config
         self._local.config = config
         self._rules = config.validation_rules(self.topic_partition)
+        if self._rules.magic < 2:
+            # A leader whose log has no epochs cannot compare them with those of its followers, so
+            # that theirs have to go as well.
+            self._epochs.forget()
         self._flush_messages = config.flush_messages
         # flush.messages=1: an append is acknowledged once it is durable; see LogManager.flush_soon.
         self.is_write_through = config.flush_messages == 1
@@ -179,15 +183,13 @@ class UnifiedLog:
         last_offset = found.last_offset
         segment = self._segment_for(length, first_offset, last_offset, found.max_timestamp, now_ms)
         magic = self._rules.magic
+        epochs = self._epochs
         if magic < 2:
-            self._epochs.clear()
             segment.forget_tail()
-        else:
-            epochs = self._epochs
-            if leader_epoch != epochs.latest_epoch:
-                epochs.assign(leader_epoch, first_offset)
-            if not epochs.is_saved:
-                epochs.save()
+        elif leader_epoch != epochs.latest_epoch:
+            epochs.assign(leader_epoch, first_offset)
+        if not epochs.is_saved:
+            epochs.save()
         position = self._local.append(
             segment, (data,), length, last_offset, found.max_timestamp,
             found.offset_of_max_timestamp,
@@ -258,7 +260,7 @@ class UnifiedLog:
         for batch in batches:
             if batch.magic < 2:
                 self._epochs.clear()
-            else:
+            elif self._rules.magic == 2:
                 self._epochs.assign(batch.partition_leader_epoch, batch.base_offset)
         self._epochs.save()
         position = self._local.append(

@@ -1,6 +1,7 @@
 """Appending to and reading from one log."""
 
 import tracemalloc
+from dataclasses import replace
 from itertools import pairwise
 
 import pytest
@@ -226,6 +227,27 @@ def test_follower_keeps_what_the_leader_wrote(make_world):
     assert bytes_of(follower.read(0, 10**6, isolation=LOG_END)) == data
     assert follower.end_offset_for_epoch(1) == (1, 2)
     assert follower.latest_epoch == 4
+
+
+def test_a_log_whose_format_has_no_epochs_has_none(make_world):
+    """Neither those of older records, nor of batches that its leader wrote before, nor those that
+    it loads (Kafka 2.7: Log.initializeLeaderEpochCache)."""
+    world = make_world()
+    log = world.log()
+    append(log, b"a", epoch=3)
+    newer = log.config
+    log.config = replace(newer, message_format_version="0.10.2")
+    assert log.latest_epoch == -1
+    later = batch(b"b")
+    later[0:8], later[12:16] = (1).to_bytes(8, "big"), (3).to_bytes(4, "big")
+    log.append_as_follower(later)
+    assert log.latest_epoch == -1
+    assert log.end_offset_for_epoch(3) is None
+    log.config = newer
+    append(log, b"c", epoch=4)
+    assert log.end_offset_for_epoch(4) == (4, 3)
+    world.config = replace(newer, message_format_version="0.10.2")
+    assert world.restart(clean=True).latest_epoch == -1
 
 
 def test_follower_rejects_known_and_damaged_batches(make_world):
