@@ -1,9 +1,10 @@
 """Shared data types: partitions, positions, epochs, leaders, brokers, endpoints, security
 protocols."""
 
-from dataclasses import dataclass
 from enum import Enum, StrEnum, auto
 from typing import NamedTuple
+
+from kctl.lazy_dataclass import dataclass
 
 
 class TopicPartition(NamedTuple):

@@ -7,9 +7,9 @@ Kafka 2.7: kafka.admin.AclCommand (--producer, --consumer)
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from kctl.errors import UsageError
+from kctl.lazy_dataclass import dataclass
 from kctl.protocol.acl import (
     CLUSTER_NAME,
     WILDCARD,

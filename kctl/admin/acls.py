@@ -4,10 +4,10 @@ Kafka 2.7: kafka.admin.AclCommand; KIP-140, KIP-290
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from kctl.client.results import error_of, raise_for
+from kctl.lazy_dataclass import dataclass
 from kctl.protocol.acl import (
     AclBinding,
     AclEntry,

@@ -11,7 +11,6 @@ conflicts is not executed: its other changes may depend on them.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -20,6 +19,7 @@ from kctl.admin.configs import ConfigChanges, ConfigDescription, ConfigResource,
 from kctl.admin.desired_state import DEFAULT_BROKER, DesiredState, DesiredTopic
 from kctl.admin.selection import is_pattern, matching
 from kctl.errors import KctlError, not_found
+from kctl.lazy_dataclass import dataclass
 from kctl.protocol.acl_text import pattern_text
 
 if TYPE_CHECKING:

@@ -6,7 +6,6 @@ the demotion of LinkedIn's Cruise Control.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from kctl.admin.dead_brokers import DeadBrokers
@@ -14,6 +13,7 @@ from kctl.admin.elections import ElectionType
 from kctl.admin.reassignment_execution import MoveStatus, ReassignmentExecution
 from kctl.admin.reassignment_plan import ReassignmentPlan, demote
 from kctl.errors import KctlError, UnsupportedVersionError
+from kctl.lazy_dataclass import dataclass
 from kctl.model import TopicPartition
 
 if TYPE_CHECKING:

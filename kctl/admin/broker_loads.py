@@ -1,11 +1,12 @@
 """Describes brokers: what each leads and holds, its log directories and its dynamic configs."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING
 
 from kctl.admin.cluster import BrokerDescription, ClusterDescription
 from kctl.errors import KctlError, not_found
+from kctl.lazy_dataclass import dataclass
 
 if TYPE_CHECKING:
     from kctl.admin.admin_client import AdminClient

@@ -5,11 +5,12 @@ Both kctl's brokers and the JMX exporter of Apache Kafka serve the names that ar
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Protocol
 from urllib.parse import urlsplit
 
 from kctl.errors import KctlError
+from kctl.lazy_dataclass import dataclass
 from kctl.metrics.parse import ParsedMetrics, parse_metrics
 
 if TYPE_CHECKING:

@@ -4,10 +4,11 @@ Kafka 2.7: org.apache.kafka.clients.admin.KafkaAdminClient (`describeCluster`); 
 """
 
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING
 
 from kctl.admin.quorum import QuorumAdmin
+from kctl.lazy_dataclass import dataclass
 from kctl.protocol.error_codes import ApiError
 from kctl.protocol.messages.metadata import MetadataRequest
 

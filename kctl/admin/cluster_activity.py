@@ -7,12 +7,13 @@ be read, the rates of bytes and requests are theirs, and reading is seen as well
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, NamedTuple
 
 from kctl.admin.metric_rates import broker_rates, topic_rates
 from kctl.admin.quota_usage import NO_METRICS, notes_of, usage_rows
 from kctl.errors import KctlError
+from kctl.lazy_dataclass import dataclass
 from kctl.model import TopicPartition
 
 if TYPE_CHECKING:

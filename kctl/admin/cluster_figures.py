@@ -10,11 +10,12 @@ where it has committed none, and absent where the end of the partition is unknow
 """
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING
 
 from kctl.client.results import error_of
 from kctl.errors import KctlError
+from kctl.lazy_dataclass import dataclass
 from kctl.metrics import cluster_families as c
 from kctl.metrics.family import Family, Sample, Samples
 from kctl.model import TopicPartition

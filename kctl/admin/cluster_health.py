@@ -7,12 +7,13 @@ Kafka 2.7: kafka.admin.TopicCommand (`--under-replicated-partitions` and similar
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import IntEnum
 from typing import TYPE_CHECKING
 
 from kctl.admin.partition_states import min_isr_of
 from kctl.errors import KctlError
+from kctl.lazy_dataclass import dataclass
 from kctl.model import TopicPartition
 from kctl.protocol.api_keys import ApiKey
 from kctl.runtime.disk import Disk

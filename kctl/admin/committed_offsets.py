@@ -4,7 +4,6 @@ Kafka 2.7: kafka.admin.ConsumerGroupCommand (`--export`, `deleteOffsets`); KIP-4
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from kctl.admin.offset_reset import (
@@ -15,6 +14,7 @@ from kctl.admin.offset_reset import (
 )
 from kctl.admin.selection import did_you_mean, select_groups, select_partitions
 from kctl.errors import KctlError, NotFoundError, not_found
+from kctl.lazy_dataclass import dataclass
 from kctl.model import TopicPartition
 
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@ the rules of kafka.log.Log (`deleteOldSegments`) and kafka.log.LogCleaner.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, NamedTuple
 
 from kctl.admin.configs import (
@@ -19,6 +19,7 @@ from kctl.admin.configs import (
 from kctl.admin.selection import did_you_mean, unknown_topic
 from kctl.client.results import is_unknown_topic
 from kctl.errors import not_found
+from kctl.lazy_dataclass import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

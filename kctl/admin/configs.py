@@ -9,12 +9,13 @@ KIP-226, KIP-339
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import IntEnum
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kctl.client.results import error_of
 from kctl.errors import UnsupportedVersionError, UsageError
+from kctl.lazy_dataclass import dataclass
 from kctl.protocol.api_keys import ApiKey
 from kctl.protocol.constants import BROKER_LOGGER_RESOURCE, BROKER_RESOURCE, TOPIC_RESOURCE
 from kctl.protocol.error_codes import ApiError

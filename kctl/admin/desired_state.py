@@ -18,12 +18,13 @@ pass as "nothing to do".
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from kctl.admin.acl_rules import AclRule
 from kctl.admin.client_quotas import QuotaEntity
 from kctl.errors import UsageError, close_name
+from kctl.lazy_dataclass import dataclass
 from kctl.protocol.acl import WILDCARD, AclBinding, AclOperation, AclPattern, ResourceType
 
 # The key of `brokers` for the cluster-wide default.

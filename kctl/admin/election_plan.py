@@ -4,11 +4,11 @@ Kafka 2.7: kafka.admin.LeaderElectionCommand; KIP-460
 """
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from kctl.admin.elections import ElectionType
 from kctl.admin.selection import select_partitions
+from kctl.lazy_dataclass import dataclass
 from kctl.model import TopicPartition
 from kctl.protocol.error_codes import ApiError
 from kctl.runtime.future import sleep

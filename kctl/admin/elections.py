@@ -4,12 +4,12 @@ Kafka 2.7: kafka.admin.LeaderElectionCommand; KIP-183, KIP-460
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from enum import IntEnum
 from typing import TYPE_CHECKING
 
 from kctl.client.results import error_of, raise_for
 from kctl.errors import UnsupportedVersionError
+from kctl.lazy_dataclass import dataclass
 from kctl.model import TopicPartition
 from kctl.protocol.api_keys import ApiKey
 from kctl.protocol.error_codes import ApiError, ErrorCode

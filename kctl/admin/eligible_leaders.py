@@ -4,9 +4,9 @@ Kafka 4.1: org.apache.kafka.clients.admin.KafkaAdminClient (describeTopics)
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from kctl.lazy_dataclass import dataclass
 from kctl.model import TopicPartition
 from kctl.protocol.later_apis import LaterApi
 

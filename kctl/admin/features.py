@@ -7,12 +7,13 @@ org.apache.kafka.tools.FeatureCommand; KIP-584, KIP-778
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING
 
 from kctl import __version__
 from kctl.client.results import error_of
 from kctl.errors import UnsupportedVersionError, not_found
+from kctl.lazy_dataclass import dataclass
 from kctl.protocol.api_keys import ApiKey
 from kctl.protocol.error_codes import ApiError
 from kctl.protocol.later_apis import LaterApi

@@ -5,13 +5,14 @@ GroupType
 """
 
 import contextlib
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
 from kctl.client.assignment import decode_assignment
 from kctl.client.results import error_of
 from kctl.errors import CorruptDataError, KctlError
+from kctl.lazy_dataclass import dataclass
 from kctl.model import TopicPartition
 from kctl.protocol.error_codes import ApiError, ErrorCode
 from kctl.protocol.internal.consumer_protocol import PROTOCOL_TYPE

@@ -5,13 +5,14 @@ The time is that between the first record that the group has not committed and t
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING
 
 from kctl.admin.group_overview import GroupOverview, describe_groups
 from kctl.admin.lag_trend import LagSample, LagWindow, Trend, worst
 from kctl.admin.record_times import record_times
 from kctl.errors import KctlError, UnreachableError
+from kctl.lazy_dataclass import dataclass
 from kctl.model import TopicPartition
 from kctl.protocol.error_codes import ApiError
 from kctl.runtime.future import sleep

@@ -15,7 +15,7 @@ An import and a reset write offsets in ZooKeeper in the same way, without a reco
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
@@ -25,6 +25,7 @@ from kctl.admin.selection import select_groups, select_partitions
 from kctl.admin.zookeeper_groups import ZooKeeperGroup, ZooKeeperGroups
 from kctl.client.offsets import CommittedOffset
 from kctl.errors import KctlError, UsageError, not_found
+from kctl.lazy_dataclass import dataclass
 from kctl.model import TopicPartition
 from kctl.runtime.future import gather
 from kctl.store.consumer_znodes import ConsumedPartition, Layout

@@ -1,11 +1,12 @@
 """Describes groups with everything that `kctl group describe` shows: members, offsets and lag."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING
 
 from kctl.admin.selection import did_you_mean, is_pattern, matching_groups, select_groups
 from kctl.errors import UnreachableError
+from kctl.lazy_dataclass import dataclass
 from kctl.runtime.future import sleep
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ number and the random id of their probe, so that several processes may probe one
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING
 
 from kctl.admin.topics import NewTopic
@@ -20,6 +20,7 @@ from kctl.client.offsets import OffsetsClient
 from kctl.client.producer import NewRecord, Producer
 from kctl.client.results import is_unknown_topic
 from kctl.errors import KctlError, NotFoundError, UsageError
+from kctl.lazy_dataclass import dataclass
 from kctl.metrics import cluster_families as c
 from kctl.metrics.family import Sample, Samples
 from kctl.metrics.histogram import Histogram

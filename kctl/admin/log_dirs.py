@@ -4,10 +4,11 @@ Kafka 2.7: kafka.admin.LogDirsCommand; KIP-113
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING
 
 from kctl.client.results import error_of
+from kctl.lazy_dataclass import dataclass
 from kctl.model import TopicPartition
 from kctl.protocol.error_codes import ApiError
 

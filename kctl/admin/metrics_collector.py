@@ -9,7 +9,7 @@ The text is kept compressed: 1,000 groups with 100 partitions each have 20 MB of
 
 import zlib
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING
 
 from kctl.admin.cluster_figures import (
@@ -22,6 +22,7 @@ from kctl.admin.cluster_figures import (
     topic_samples,
 )
 from kctl.errors import KctlError
+from kctl.lazy_dataclass import dataclass
 from kctl.metrics import cluster_families as c
 from kctl.metrics.family import Sample, Samples
 from kctl.metrics.http_server import MetricsServer, Page, PageRequest

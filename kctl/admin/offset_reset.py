@@ -8,7 +8,7 @@ Kafka 2.7: kafka.admin.ConsumerGroupCommand (`resetOffsets`); KIP-122
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import Enum, auto
 from typing import TYPE_CHECKING
 
@@ -19,6 +19,7 @@ from kctl.client.offsets import (
     PartitionResult,
 )
 from kctl.errors import KctlError
+from kctl.lazy_dataclass import dataclass
 from kctl.model import Position, TopicPartition
 from kctl.protocol.error_codes import ErrorCode
 

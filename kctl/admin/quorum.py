@@ -4,11 +4,11 @@ Kafka 4.1: org.apache.kafka.clients.admin.KafkaAdminClient (describeMetadataQuor
 org.apache.kafka.tools.MetadataQuorumCommand; KIP-595, KIP-836, KIP-853
 """
 
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
 from kctl.client.results import raise_for
+from kctl.lazy_dataclass import dataclass
 from kctl.protocol.later_apis import LaterApi
 from kctl.protocol.primitives import uuid_text
 from kctl.protocol.schema import NO_UUID

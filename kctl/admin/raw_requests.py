@@ -6,13 +6,13 @@ requests.ApiVersionsResponse for the list; KIP-35.
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from kctl import __version__
 from kctl.client.broker_channel import SOFTWARE_NAME
 from kctl.client.results import raise_for
 from kctl.errors import UnsupportedVersionError, UsageError, close_name, not_found
+from kctl.lazy_dataclass import dataclass
 from kctl.protocol.api_keys import Api, ApiKey
 from kctl.protocol.error_codes import ErrorCode
 from kctl.protocol.json_form import from_json, to_json

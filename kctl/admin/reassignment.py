@@ -6,7 +6,6 @@ listPartitionReassignments); KIP-455
 
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 from kctl.admin.log_dirs import LogDirAdmin, LogDirDescription
@@ -14,6 +13,7 @@ from kctl.admin.reassignment_plan import ClusterLayout
 from kctl.admin.topics import TopicAdmin
 from kctl.client.results import error_of, raise_for
 from kctl.errors import KctlError, UnsupportedVersionError
+from kctl.lazy_dataclass import dataclass
 from kctl.model import ReplicaAssignment, TopicPartition
 from kctl.protocol.api_keys import ApiKey
 

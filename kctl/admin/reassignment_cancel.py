@@ -3,11 +3,11 @@
 Kafka 2.7: kafka.admin.ReassignPartitionsCommand (`cancelAssignment`); KIP-455
 """
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from kctl.admin.reassignment import MoveProgress
 from kctl.errors import KctlError
+from kctl.lazy_dataclass import dataclass
 from kctl.model import ReplicaAssignment, TopicPartition
 
 if TYPE_CHECKING:

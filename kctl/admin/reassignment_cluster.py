@@ -4,13 +4,13 @@ Kafka 2.7: kafka.admin.ReassignPartitionsCommand (`--bootstrap-server` or `--zoo
 """
 
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 
 from kctl.admin.reassignment import Reassignments
 from kctl.admin.replication_throttle import ApiThrottleConfigs, ReplicationThrottle
 from kctl.admin.throttle_records import ThrottleRecords
 from kctl.errors import UsageError
+from kctl.lazy_dataclass import dataclass
 from kctl.runtime.scheduler import Scheduler
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ Kafka 2.7: kafka.admin.ReassignPartitionsCommand (executeAssignment, verifyAssig
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING
 
 from kctl.admin.dead_brokers import DeadBrokers
@@ -26,6 +26,7 @@ from kctl.admin.reassignment_execution import POLL_MS, MoveStatus, ReassignmentE
 from kctl.admin.reassignment_plan import ReassignmentPlan, drain, plan_of
 from kctl.admin.replication_throttle import Copying, Leftover, Restored, Throttle, ThrottleRecord
 from kctl.errors import NotFoundError, UsageError, not_found
+from kctl.lazy_dataclass import dataclass
 from kctl.model import TopicPartition
 from kctl.runtime.future import sleep
 

@@ -11,7 +11,7 @@ Kafka 2.7: kafka.admin.ReassignPartitionsCommand (generateAssignment); KIP-36, K
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import StrEnum
 
 from kctl.admin.dead_brokers import DeadBrokers, dead_replicas, partitions_to_keep
@@ -25,6 +25,7 @@ from kctl.admin.replica_balance import (
 )
 from kctl.admin.replica_placement import ReplicaPlacement
 from kctl.errors import NotFoundError, UsageError, not_found
+from kctl.lazy_dataclass import dataclass
 from kctl.model import TopicPartition
 from kctl.replica_assignment import Racks
 

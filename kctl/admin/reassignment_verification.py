@@ -3,12 +3,12 @@
 Kafka 2.7: kafka.admin.ReassignPartitionsCommand (`verifyAssignment`); KIP-455
 """
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from kctl.admin.log_dir_moves import DirMove
 from kctl.admin.reassignment_job import checked_dir_moves, remove_throttle
 from kctl.admin.replication_throttle import Restored
+from kctl.lazy_dataclass import dataclass
 from kctl.model import ReplicaAssignment, TopicPartition
 from kctl.runtime.future import sleep
 

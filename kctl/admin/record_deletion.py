@@ -6,12 +6,13 @@ Kafka 2.7: kafka.admin.DeleteRecordsCommand; KIP-107
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from kctl.admin.selection import chosen_among, is_pattern, matching
 from kctl.admin.topic_configs import topic_config_values
 from kctl.errors import KctlError
+from kctl.lazy_dataclass import dataclass
 from kctl.model import Position, TopicPartition
 from kctl.protocol.error_codes import ApiError, ErrorCode
 

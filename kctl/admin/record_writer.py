@@ -6,13 +6,13 @@ the coordinator, when it times out, if no broker answers.
 
 import shlex
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 from kctl.client.producer import NewRecord, Outcome, ProducedRecord, Producer
 from kctl.client.producer_transaction import ProducerTransaction
 from kctl.client.results import is_unknown_topic
 from kctl.errors import KctlError, NotFoundError, not_found
+from kctl.lazy_dataclass import dataclass
 from kctl.protocol.constants import ACKS_ALL
 from kctl.protocol.error_codes import ApiError
 from kctl.runtime.future import sleep

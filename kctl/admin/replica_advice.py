@@ -1,10 +1,10 @@
 """Advises how to restore a damaged replica from the other replicas of its partition."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from enum import Enum, auto
 from typing import TYPE_CHECKING
 
+from kctl.lazy_dataclass import dataclass
 from kctl.model import TopicPartition
 
 if TYPE_CHECKING:

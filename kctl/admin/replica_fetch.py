@@ -7,12 +7,12 @@ Kafka 2.7: kafka.tools.ReplicaVerificationTool; KIP-392
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from kctl.client.broker_channel import BrokerChannel
 from kctl.client.security import NO_SECURITY, ClientSecurity
 from kctl.errors import KctlError
+from kctl.lazy_dataclass import dataclass
 from kctl.model import TopicPartition
 from kctl.protocol.error_codes import ApiError, ErrorCode
 from kctl.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic

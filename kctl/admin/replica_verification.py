@@ -10,11 +10,11 @@ Kafka 2.7: kafka.tools.ReplicaVerificationTool; KIP-392
 
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 from kctl.admin.selection import existing_topics
 from kctl.errors import CorruptDataError, KctlError
+from kctl.lazy_dataclass import dataclass
 from kctl.model import TopicPartition
 from kctl.protocol.error_codes import ApiError, ErrorCode
 from kctl.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic

@@ -15,7 +15,7 @@ kafka.server.DynamicConfig; KIP-73.
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from kctl.admin.configs import (
@@ -27,6 +27,7 @@ from kctl.admin.configs import (
 )
 from kctl.admin.topics import TopicAdmin
 from kctl.errors import CorruptDataError, KctlError
+from kctl.lazy_dataclass import dataclass
 from kctl.model import TopicPartition
 
 if TYPE_CHECKING:

@@ -5,12 +5,13 @@ A glob has one of `*`, `?` and `[`, which names of topics cannot contain.
 
 import difflib
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
 
 from kctl.client.results import is_unknown_topic
 from kctl.errors import KctlError, NotFoundError, not_found
+from kctl.lazy_dataclass import dataclass
 from kctl.model import TopicPartition
 
 if TYPE_CHECKING:

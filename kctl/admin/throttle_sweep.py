@@ -4,10 +4,10 @@ Kafka 2.7: kafka.admin.ReassignPartitionsCommand (clearAllThrottles)
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from kctl.admin.reassignment_job import remove_throttle, wait_until_idle
+from kctl.lazy_dataclass import dataclass
 
 if TYPE_CHECKING:
     from kctl.admin.reassignment_cluster import ReassignmentCluster

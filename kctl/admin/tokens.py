@@ -8,11 +8,12 @@ Kafka 2.7: kafka.admin.DelegationTokenCommand; KIP-48
 
 import base64
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Any
 
 from kctl.client.results import raise_for
 from kctl.errors import NotFoundError
+from kctl.lazy_dataclass import dataclass
 
 if TYPE_CHECKING:
     from kctl.client.router import Router

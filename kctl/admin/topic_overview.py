@@ -1,13 +1,14 @@
 """Lists and describes topics as kctl topic shows them: partitions, configs, offsets, sizes."""
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING
 
 from kctl.admin.configs import ConfigResource, ConfigSource, ResourceType
 from kctl.admin.partition_states import PartitionState, partitions_in_states
 from kctl.admin.selection import matching, select_topics
 from kctl.admin.topic_sizes import TopicSizes, topic_sizes
+from kctl.lazy_dataclass import dataclass
 from kctl.model import TopicPartition
 from kctl.protocol.api_keys import ApiKey
 

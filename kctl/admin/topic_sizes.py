@@ -4,9 +4,9 @@ Kafka 2.7: kafka.admin.LogDirsCommand; KIP-113
 """
 
 from collections.abc import Collection
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from kctl.lazy_dataclass import dataclass
 from kctl.model import TopicPartition
 
 if TYPE_CHECKING:

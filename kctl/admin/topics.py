@@ -5,11 +5,12 @@ KIP-195, KIP-464, KIP-516
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Any
 
 from kctl.client.results import error_of, is_unknown_topic
 from kctl.errors import UnsupportedVersionError
+from kctl.lazy_dataclass import dataclass
 from kctl.protocol.api_keys import ApiKey
 from kctl.protocol.error_codes import ApiError, ErrorCode
 from kctl.protocol.later_apis import LaterApi

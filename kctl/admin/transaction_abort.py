@@ -4,12 +4,13 @@ Kafka 3.0: org.apache.kafka.tools.TransactionsCommand (`abort`); KIP-664
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING
 
 from kctl.admin.selection import existing_topics
 from kctl.admin.transactions import OpenTransaction, TransactionDescription
 from kctl.errors import KctlError, NotFoundError
+from kctl.lazy_dataclass import dataclass
 from kctl.model import TopicPartition
 
 if TYPE_CHECKING:

@@ -9,7 +9,6 @@ Kafka 3.0: org.apache.kafka.tools.TransactionsCommand; KIP-664
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from kctl.client.consumer import PartitionReader
@@ -17,6 +16,7 @@ from kctl.client.offsets import OffsetsClient
 from kctl.client.producer_transaction import ProducerTransaction
 from kctl.client.results import raise_for
 from kctl.errors import KctlError
+from kctl.lazy_dataclass import dataclass
 from kctl.model import TopicPartition
 from kctl.protocol.constants import READ_COMMITTED, TRANSACTION_STATE_TOPIC
 from kctl.protocol.error_codes import ApiError, ErrorCode

@@ -6,12 +6,13 @@ Kafka 2.7: kafka.admin.ConfigCommand (`--entity-type users`); KIP-554
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from kctl.client.results import error_of, raise_for
 from kctl.errors import UsageError
+from kctl.lazy_dataclass import dataclass
 from kctl.protocol.error_codes import ApiError, ErrorCode
 from kctl.protocol.sasl.scram import (
     BY_NUMBER,

@@ -1,7 +1,7 @@
 """ZooKeeperCluster: a cluster as its ZooKeeper knows it, with the groups that it keeps there."""
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, TypeVar
 
 from kctl.admin.offsets07 import log_ends
@@ -13,6 +13,7 @@ from kctl.admin.zookeeper_groups import (
     subscribed_topics,
 )
 from kctl.errors import KctlError, UnreachableError, UsageError, not_found
+from kctl.lazy_dataclass import dataclass
 from kctl.model import SecurityProtocol, TopicPartition
 from kctl.store import znodes
 from kctl.store.consumer_znodes import BrokerPartition, ConsumedPartition, Layout

@@ -13,12 +13,13 @@ Kafka 0.7: kafka.tools.ConsumerOffsetChecker; Kafka 1.1: kafka.admin.ConsumerGro
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import partial
 from typing import TypeVar
 
 from kctl.admin.selection import is_pattern, matching
 from kctl.errors import CorruptDataError, KctlError, UsageError
+from kctl.lazy_dataclass import dataclass
 from kctl.store import znodes
 from kctl.store.broker07_znodes import (
     broker_ids,

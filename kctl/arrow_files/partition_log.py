@@ -9,7 +9,7 @@ Kafka 2.7: kafka.log.Log, kafka.log.TransactionIndex
 
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from operator import attrgetter
 from typing import NamedTuple
 
@@ -17,6 +17,7 @@ import numpy as np
 
 from kctl.arrow_files.files import FileFacts, Files
 from kctl.errors import CorruptDataError, UsageError
+from kctl.lazy_dataclass import dataclass
 from kctl.model import Position, PositionKind, TopicPartition
 from kctl.records.columnar import decode_chunks
 from kctl.records.columnar_batches import BatchColumns, Mask, scan_batches

@@ -12,7 +12,6 @@ Kafka 2.7: no equivalent; the znodes are those of kafka.zk.AdminZkClient and the
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import partial
 
 from kctl.broker.auto_topic_creation import internal_topic
@@ -22,6 +21,7 @@ from kctl.broker.log.log_manager import LogManager
 from kctl.broker.topic_creation import checked_configs
 from kctl.configs.broker_config import BrokerConfig
 from kctl.errors import CorruptDataError, StorageError, UsageError
+from kctl.lazy_dataclass import dataclass
 from kctl.model import NO_LEADER, LeaderAndIsr, ReplicaAssignment, TopicPartition
 from kctl.protocol.constants import INTERNAL_TOPICS, NO_EPOCH
 from kctl.runtime.disk import Disk

@@ -8,7 +8,6 @@ Kafka 2.7: kafka.server.KafkaServer.startup.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from kctl.broker.auto_topic_creation import AutoTopicCreator
@@ -43,6 +42,7 @@ from kctl.broker.topic_creation import TopicCreator
 from kctl.broker.topic_waits import TopicWaits
 from kctl.client.security import security_between_brokers
 from kctl.configs.broker_config import BrokerConfig
+from kctl.lazy_dataclass import dataclass
 from kctl.model import BrokerInfo, TopicPartition
 from kctl.protocol.api_keys import ApiKey
 from kctl.protocol.constants import GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC

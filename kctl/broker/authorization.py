@@ -22,7 +22,6 @@ Kafka 2.7: kafka.server.KafkaApis; KIP-11, KIP-98, KIP-429, KIP-430.
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from copy import copy
-from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final
 
@@ -33,6 +32,7 @@ from kctl.broker.request import Request
 from kctl.broker.security.acl_cache import AclCache
 from kctl.broker.security.client_access import ClientAccess
 from kctl.broker.services import Services
+from kctl.lazy_dataclass import dataclass
 from kctl.protocol.acl import AUTHORIZATION_ERRORS, AclOperation, ResourceType
 from kctl.protocol.api_keys import ApiKey
 from kctl.protocol.constants import (

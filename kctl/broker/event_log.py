@@ -8,7 +8,6 @@ Kafka 2.7: the messages of kafka.controller, kafka.cluster.Partition, kafka.coor
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any, Final
 
 from kctl.broker.loggers import (
@@ -20,6 +19,7 @@ from kctl.broker.loggers import (
     STATE_CHANGES,
     TRANSACTIONS,
 )
+from kctl.lazy_dataclass import dataclass
 from kctl.runtime.log_levels import ROOT, Loggers, LogLevel
 
 # Lines in a second, 15 to 20 µs each: clients can cause events at any rate.

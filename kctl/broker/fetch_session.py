@@ -13,9 +13,9 @@ Kafka 2.7: kafka.server.FetchSession, FetchManager; KIP-227.
 
 from collections import OrderedDict
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from typing import Final
 
+from kctl.lazy_dataclass import dataclass
 from kctl.protocol.error_codes import ErrorCode
 from kctl.protocol.messages.fetch import FetchPartition, FetchRequest
 

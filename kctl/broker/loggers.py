@@ -4,10 +4,11 @@ Kafka 2.7: kafka.utils.Log4jController, kafka.server.AdminManager (`alterLogLeve
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from kctl.broker.config.config_changes import AlterOperation, ConfigChange, check_changes
 from kctl.errors import UsageError
+from kctl.lazy_dataclass import dataclass
 from kctl.protocol.error_codes import ApiError, ErrorCode
 from kctl.runtime.log_levels import ROOT, LogLevel, LogLevels
 

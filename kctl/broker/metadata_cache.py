@@ -8,10 +8,11 @@ Kafka 2.7: kafka.server.MetadataCache.
 """
 
 from collections.abc import Callable, Hashable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from kctl.errors import CorruptDataError
+from kctl.lazy_dataclass import dataclass
 from kctl.model import (
     LEADER_DURING_DELETE,
     NO_LEADER,

@@ -1,11 +1,12 @@
 """Request, RequestContext: what a handler receives, and how it responds."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Final
 
 from kctl.broker.request_times import RequestTimes
 from kctl.broker.security.access import UNRESTRICTED, Access
+from kctl.lazy_dataclass import dataclass
 from kctl.model import SecurityProtocol
 from kctl.protocol.api_keys import ApiKey
 from kctl.protocol.schema import Message

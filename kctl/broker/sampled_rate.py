@@ -13,7 +13,8 @@ kafka.utils.QuotaUtils; KIP-13, KIP-599.
 """
 
 import math
-from dataclasses import dataclass
+
+from kctl.lazy_dataclass import dataclass
 
 # Kafka forgets a client that has sent nothing for an hour: no pause is longer than that.
 THROTTLE_MS_MAX = 3_600_000

@@ -1,7 +1,6 @@
 """Services: the parts of a running broker that request handlers work with."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 from kctl.broker.auto_topic_creation import AutoTopicCreator
@@ -20,6 +19,7 @@ from kctl.broker.replication.replica_manager import ReplicaManager
 from kctl.broker.topic_creation import TopicCreator
 from kctl.broker.topic_waits import TopicWaits
 from kctl.configs.broker_config import BrokerConfig
+from kctl.lazy_dataclass import dataclass
 from kctl.protocol.api_keys import ApiKey
 from kctl.runtime.log_levels import Loggers
 from kctl.runtime.runtime import Runtime

@@ -10,13 +10,14 @@ the broker's defaults).
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from kctl.broker.config.config_changes import check_topic_config
 from kctl.broker.metadata_cache import MetadataCache
 from kctl.configs.broker_config import BrokerConfig
 from kctl.configs.topic_name import check_topic_name
 from kctl.errors import UsageError
+from kctl.lazy_dataclass import dataclass
 from kctl.model import ReplicaAssignment
 from kctl.protocol.constants import INTERNAL_TOPICS
 from kctl.protocol.error_codes import ApiError, ErrorCode

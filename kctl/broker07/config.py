@@ -7,10 +7,11 @@ Kafka 0.7: kafka.server.KafkaConfig, kafka.utils.Utils.{getTopicRetentionHours, 
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, NamedTuple
 
 from kctl.errors import UsageError
+from kctl.lazy_dataclass import dataclass
 
 MS_PER_HOUR = 3_600_000
 MS_PER_MINUTE = 60_000

@@ -14,12 +14,12 @@ Kafka 0.7: kafka.log.Log, kafka.log.LogSegment, kafka.message.FileMessageSet
 
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import NamedTuple
 
 from kctl.broker07.config import Broker07Config
 from kctl.errors import CorruptDataError, StorageError
+from kctl.lazy_dataclass import dataclass
 from kctl.model import TopicPartition
 from kctl.protocol.kafka07 import EARLIEST_TIME, LATEST_TIME, Kafka07Error
 from kctl.protocol.primitives import Buffer

@@ -1,7 +1,6 @@
 """kctl acl: access control entries."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any
 
 from kctl.cli.declaration.command import CHANGES, DANGEROUS, READS, remote_command
@@ -11,6 +10,7 @@ from kctl.cli.items import counted, row, show_results
 from kctl.cli.output import Table
 from kctl.cli.session import Question, Session
 from kctl.errors import UsageError
+from kctl.lazy_dataclass import dataclass
 
 if TYPE_CHECKING:
     from kctl.protocol.acl import AclBinding

@@ -8,7 +8,6 @@ given app. The other rows become stubs with a line of help, so `kctl --help` imp
 import importlib
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from kctl import __version__
 from kctl.cli.declaration import quick
@@ -18,6 +17,7 @@ from kctl.cli.declaration.spec import HELP_JSON_OPTION, HELP_OPTIONS, CommandSpe
 from kctl.cli.failures import ExitStatus, report
 from kctl.cli.output import Output, terminal_width
 from kctl.errors import UsageError
+from kctl.lazy_dataclass import dataclass
 
 
 @dataclass(frozen=True, slots=True)

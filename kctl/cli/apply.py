@@ -1,7 +1,6 @@
 """kctl apply: makes topics, configs, quotas and ACLs what a file declares."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any
 
 from kctl.cli.declaration.command import DANGEROUS, remote_command
@@ -13,6 +12,7 @@ from kctl.cli.session import Change as PlanAndResult
 from kctl.cli.session import Question, Session
 from kctl.cli.text_files import read_text
 from kctl.errors import UsageError
+from kctl.lazy_dataclass import dataclass
 
 if TYPE_CHECKING:
     from kctl.admin.apply_plan import Change, Prune

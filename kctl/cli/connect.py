@@ -6,7 +6,7 @@ Apache Kafka's clients.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,7 @@ from kctl.cli.text_files import read_text
 from kctl.cli.units import parse_duration_ms
 from kctl.client.bootstrap_servers import parse_servers
 from kctl.errors import UsageError
+from kctl.lazy_dataclass import dataclass
 
 DEFAULT_BOOTSTRAP_SERVER = "localhost:9092"
 DEFAULT_TIMEOUT_MS = 30_000

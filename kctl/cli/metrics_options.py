@@ -1,11 +1,11 @@
 """The options of commands that serve their metrics while they run: brokers, mirrors, tables."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, ClassVar
 
 from kctl.cli.declaration.declarations import Option
 from kctl.errors import UsageError
+from kctl.lazy_dataclass import dataclass
 
 if TYPE_CHECKING:
     from kctl.cli.interrupt import Interrupt

@@ -8,12 +8,12 @@ result prints an empty list, a header without rows, or nothing.
 import os
 import sys
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import BinaryIO, TextIO
 
 from kctl.cli.pipes import write_message
 from kctl.cli.table_text import cell_text, header_and_body, table_lines, wrapped_text
+from kctl.lazy_dataclass import dataclass
 from kctl.runtime.terminal_text import bytes_for_terminal, for_terminal
 
 Document = Mapping[str, object]

@@ -3,7 +3,6 @@
 import os
 import sys
 from collections.abc import Callable, Coroutine
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from kctl.cli.connect import (
@@ -16,6 +15,7 @@ from kctl.cli.connect import (
 from kctl.cli.output import Output, Table
 from kctl.cli.pipes import write_message
 from kctl.errors import UsageError
+from kctl.lazy_dataclass import dataclass
 
 if TYPE_CHECKING:
     from kctl.admin.admin_client import AdminClient

@@ -18,7 +18,6 @@ Kafka 2.7: org.apache.kafka.clients.NetworkClient, ApiVersions; KIP-35, KIP-368,
 
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
@@ -26,6 +25,7 @@ from kctl import __version__
 from kctl.client.foreign_protocols import foreign_protocol, hint_for
 from kctl.client.security import NO_SECURITY, ClientSecurity
 from kctl.errors import CorruptDataError, KctlError, TimedOutError, UnreachableError, UsageError
+from kctl.lazy_dataclass import dataclass
 from kctl.protocol.api_keys import Api, ApiKey
 from kctl.protocol.codec import encoding
 from kctl.protocol.connection import ClientConnection

@@ -5,8 +5,9 @@ not replace newer metadata (KIP-320); topics that the cluster does not know are 
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from kctl.lazy_dataclass import dataclass
 from kctl.model import NO_LEADER, TopicPartition
 from kctl.protocol.error_codes import ErrorCode
 from kctl.protocol.messages.metadata import (

@@ -5,11 +5,11 @@ KIP-107, KIP-496, KIP-734, KIP-405, KIP-1005
 """
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from kctl.client.results import error_of, raise_for
 from kctl.errors import KctlError, UnreachableError, UnsupportedVersionError
+from kctl.lazy_dataclass import dataclass
 from kctl.model import Position, PositionKind, TopicPartition
 from kctl.protocol.api_keys import ApiKey
 from kctl.protocol.constants import (

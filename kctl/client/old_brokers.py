@@ -20,12 +20,12 @@ org.apache.kafka.common.protocol.ApiKeys
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING
 
 from kctl.client.broker_channel import BrokerChannel, NoHandshakeError
 from kctl.errors import KctlError, TimedOutError, UnreachableError, UsageError
+from kctl.lazy_dataclass import dataclass
 from kctl.protocol.api_keys import ApiKey
 from kctl.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponseKey
 from kctl.protocol.negotiation import NegotiatedVersions

@@ -14,7 +14,7 @@ Kafka 2.7: org.apache.kafka.clients.producer.KafkaProducer, internals.Sender; KI
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import Enum
 from typing import TYPE_CHECKING
 
@@ -22,6 +22,7 @@ from kctl.client.partitioner import StickyPartitioner
 from kctl.client.results import error_of
 from kctl.client.retry import WRONG_LEADER
 from kctl.errors import KctlError, UnsupportedVersionError
+from kctl.lazy_dataclass import dataclass
 from kctl.model import TopicPartition
 from kctl.protocol.api_keys import ApiKey
 from kctl.protocol.constants import ACKS_ALL, ACKS_NONE

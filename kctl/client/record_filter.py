@@ -4,10 +4,11 @@ import heapq
 import json
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from kctl.client.consumer import FetchedRecord
 from kctl.errors import UsageError
+from kctl.lazy_dataclass import dataclass
 
 _PATH_STEP = re.compile(r"\.(\w[\w-]*)|\.?\[(-?\d+)\]|\.?\[?\"((?:[^\"\\]|\\.)*)\"\]?")
 

@@ -5,9 +5,9 @@ clients that failed together do not return together (KIP-144).
 """
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from typing import Any
 
+from kctl.lazy_dataclass import dataclass
 from kctl.protocol.error_codes import ErrorCode
 from kctl.protocol.schema import Struct
 

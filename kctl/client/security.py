@@ -7,10 +7,11 @@ Kafka 2.7: org.apache.kafka.clients.CommonClientConfigs, SaslConfigs
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING
 
 from kctl.errors import UsageError
+from kctl.lazy_dataclass import dataclass
 from kctl.model import SecurityProtocol
 
 if TYPE_CHECKING:

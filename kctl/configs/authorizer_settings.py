@@ -7,9 +7,9 @@ Kafka 2.7: kafka.security.authorizer.AclAuthorizer; KIP-11.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from kctl.errors import UsageError
+from kctl.lazy_dataclass import dataclass
 from kctl.protocol.acl import is_principal
 
 CLASS_NAME = "authorizer.class.name"

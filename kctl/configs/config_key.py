@@ -7,11 +7,11 @@ Kafka 2.7: org.apache.kafka.common.config.ConfigDef.
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any
 
 from kctl.errors import UsageError
+from kctl.lazy_dataclass import dataclass
 
 LONG_MAX = 2**63 - 1
 INT_MAX = 2**31 - 1

@@ -7,12 +7,13 @@ Kafka 2.7: org.apache.kafka.common.network.ChannelBuilders, JaasContext; KIP-103
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 from kctl.configs.broker_configs import BrokerSettings
 from kctl.configs.listener_config import ListenerConfig
 from kctl.configs.oauthbearer_configs import BearerConfig, bearer_config, bearer_login
 from kctl.errors import UsageError
+from kctl.lazy_dataclass import dataclass
 from kctl.model import SecurityProtocol
 from kctl.protocol.sasl.jaas import PLAIN_MODULE, JaasConfig, jaas_config_of
 from kctl.protocol.sasl.login import SaslLogin, check_mechanism, password_login

@@ -9,12 +9,12 @@ OAuthBearerUnsecuredLoginCallbackHandler.
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from kctl.configs.config_key import ConfigKey, ConfigType
 from kctl.configs.urls import check_url
 from kctl.errors import UsageError
+from kctl.lazy_dataclass import dataclass
 from kctl.protocol.sasl.bearer_token import TokenRules
 from kctl.protocol.sasl.jaas import JaasConfig
 from kctl.protocol.sasl.login import BearerLogin, Claim, ClientCredentials

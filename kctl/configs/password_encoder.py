@@ -13,10 +13,10 @@ Kafka 2.7: kafka.utils.PasswordEncoder; KIP-226
 import base64
 import binascii
 import hashlib
-from dataclasses import dataclass
 from typing import Any
 
 from kctl.errors import CorruptDataError, UsageError, missing_extra
+from kctl.lazy_dataclass import dataclass
 
 SALT_BYTES = 256
 IV_BYTES = 16

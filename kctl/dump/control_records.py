@@ -3,9 +3,9 @@
 Kafka 2.7: org.apache.kafka.common.record.ControlRecordType; KIP-98
 """
 
-from dataclasses import dataclass
 from typing import Any
 
+from kctl.lazy_dataclass import dataclass
 from kctl.records.control import (
     ControlRecordType,
     control_record_type,

@@ -6,7 +6,6 @@ Kafka 2.7: GroupMetadataManager.formatRecordKeyAndValue, TransactionLog.formatRe
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from kctl.dump.control_records import ControlRecord
 from kctl.dump.later_records import (
@@ -15,6 +14,7 @@ from kctl.dump.later_records import (
     decode_later_transaction_record,
 )
 from kctl.errors import CorruptDataError
+from kctl.lazy_dataclass import dataclass
 from kctl.protocol.internal.consumer_offsets import (
     GROUP_KEY_VERSION,
     GROUP_VALUE_VERSION,

@@ -7,9 +7,10 @@ before and passed as ranges.
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from kctl.lazy_dataclass import dataclass
 from kctl.records.memory_records import Batch
 from kctl.records.record import Record
 from kctl.storage.transaction_index import AbortedTransaction

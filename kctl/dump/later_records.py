@@ -10,11 +10,12 @@ ShareGroupStateMessageParser, ClusterMetadataLogMessageParser)
 import base64
 import json
 import re
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from kctl.dump.control_records import ControlRecord
 from kctl.errors import CorruptDataError
+from kctl.lazy_dataclass import dataclass
 from kctl.protocol.internal.consumer_protocol import PROTOCOL_TYPE
 from kctl.protocol.internal.coordinator_records import share_schemas, transaction_schemas
 from kctl.protocol.internal.group_records import group_schemas, member_protocol_schemas

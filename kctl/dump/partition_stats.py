@@ -1,12 +1,13 @@
 """The statistics of each partition in log directories, read without a broker."""
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from kctl.dump.dump import classify, find_files
 from kctl.dump.file_stats import add_file
 from kctl.dump.stats import LogStats
 from kctl.dump.values import FileKind
+from kctl.lazy_dataclass import dataclass
 from kctl.model import TopicPartition
 from kctl.runtime.disk import Disk
 from kctl.storage import layout

@@ -8,10 +8,11 @@ import base64
 import json
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
 from datetime import date, datetime, time
 from enum import StrEnum
 from typing import Any
+
+from kctl.lazy_dataclass import dataclass
 
 _INT_SIZES = (1, 2, 4, 8)
 

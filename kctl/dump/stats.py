@@ -7,8 +7,10 @@ exact as long as no window has more than WINDOW_KEYS_KEPT different keys.
 
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
+
+from kctl.lazy_dataclass import dataclass
 
 KEYS_KEPT = 100_000
 WINDOW_KEYS_KEPT = 2_000

@@ -6,10 +6,10 @@ them into something to print. A DumpedFile opens each file's run of values.
 Kafka 2.7: kafka.tools.DumpLogSegments
 """
 
-from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING
 
+from kctl.lazy_dataclass import dataclass
 from kctl.model import TopicPartition
 from kctl.records.legacy import LegacyBatch
 from kctl.records.memory_records import Batch

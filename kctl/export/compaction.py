@@ -9,7 +9,6 @@ the manifest completes the step, or it has not happened.
 """
 
 from collections.abc import Container, Sequence
-from dataclasses import dataclass
 
 import pyarrow as pa  # type: ignore[import-untyped]
 
@@ -20,6 +19,7 @@ from kctl.export.manifest import Manifest, ManifestRow, WrittenFile, leave_out, 
 from kctl.export.options import ExportOptions, TableFormat
 from kctl.export.splits import range_name
 from kctl.export.writers import open_writer
+from kctl.lazy_dataclass import dataclass
 from kctl.model import TopicPartition
 
 # Rows of one level that are merged although they are smaller than the wanted size together.

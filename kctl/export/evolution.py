@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import pyarrow as pa  # type: ignore[import-untyped]
 
@@ -10,6 +10,7 @@ from kctl.export.json_schema import is_json_schema, json_schema_columns
 from kctl.export.manifest import evolve_table, table_schema_id
 from kctl.export.options import ExportOptions, FieldFormat
 from kctl.export.wire_formats import WireFormat
+from kctl.lazy_dataclass import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,6 @@ Delta and Iceberg remove the rows by a delete of their own, whose filter is the 
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from kctl.arrow_files.files import Files
@@ -20,6 +19,7 @@ from kctl.errors import UsageError
 from kctl.export.lake import delete_before
 from kctl.export.manifest import DIRECTORY, Manifest
 from kctl.export.options import HIVE_NULL, ExportOptions
+from kctl.lazy_dataclass import dataclass
 
 # Files that one step deletes.
 EXPIRED_FILES_MAX = 1_000

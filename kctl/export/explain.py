@@ -6,7 +6,6 @@ the next run does, except for what is added to the logs until then.
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from kctl.arrow_files.log_discovery import find_logs
@@ -16,6 +15,7 @@ from kctl.export.live import requested_ranges
 from kctl.export.live_plan import LiveSplit, bytes_per_offset, plan_ranges
 from kctl.export.manifest import Manifest
 from kctl.export.splits import Split
+from kctl.lazy_dataclass import dataclass
 from kctl.model import TopicPartition
 
 if TYPE_CHECKING:

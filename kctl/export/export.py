@@ -6,7 +6,7 @@ finished split, from this process, several processes or a Spark cluster.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any
 
 from kctl.arrow_files.log_discovery import find_logs
@@ -20,6 +20,7 @@ from kctl.export.options import ExportOptions, FieldFormat
 from kctl.export.rows import DamagedRange, SplitReader
 from kctl.export.splits import EVERYTHING, Split, plan_log
 from kctl.export.values import SAMPLE_VALUES_MAX, infer_json_schema
+from kctl.lazy_dataclass import dataclass
 from kctl.model import Position
 
 __all__ = [

@@ -17,7 +17,7 @@ partition is never exported; tmp holds nothing committed after a commit.
 """
 
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Protocol
 
 from kctl.errors import KctlError, NotFoundError, StorageError, UnreachableError, UsageError
@@ -30,6 +30,7 @@ from kctl.export.live_plan import LiveSplit
 from kctl.export.manifest import Manifest, ManifestRow
 from kctl.export.rows import DamagedRange
 from kctl.export.splits import Split, gaps
+from kctl.lazy_dataclass import dataclass
 from kctl.model import TopicPartition
 from kctl.protocol.error_codes import ApiError
 from kctl.runtime.future import sleep

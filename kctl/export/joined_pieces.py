@@ -7,13 +7,14 @@ the pieces are decoded one by one, which reports the damage as it is in its file
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
 from kctl.arrow_files.files import Files
 from kctl.arrow_files.partition_log import is_old_segment
 from kctl.export.splits import Piece
+from kctl.lazy_dataclass import dataclass
 from kctl.records.columnar import Keep, RecordColumns, decode_scanned
 from kctl.records.columnar_batches import BatchDamage, Int64s, ScannedBatches, scan_batches
 

@@ -8,7 +8,7 @@ Kafka 2.7: org.apache.kafka.clients.consumer.internals.Fetcher; KIP-98, KIP-74
 """
 
 from collections.abc import AsyncIterator, Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa  # type: ignore[import-untyped]
@@ -39,6 +39,7 @@ from kctl.export.manifest import Manifest, ManifestRow, leave_row, table_schema
 from kctl.export.options import ExportOptions, Isolation
 from kctl.export.rows import DamagedRange, LatestPerKey
 from kctl.export.task import TableSink
+from kctl.lazy_dataclass import dataclass
 from kctl.model import Position, PositionKind, TopicPartition
 from kctl.protocol.error_codes import ApiError, ErrorCode
 from kctl.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic

@@ -5,13 +5,13 @@ Kafka 2.7: org.apache.kafka.clients.consumer.KafkaConsumer (offsetsForTimes, end
 
 import itertools
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
 
 from kctl.errors import KctlError, NotFoundError, not_found
 from kctl.export.options import ExportOptions, Isolation
 from kctl.export.splits import gaps
+from kctl.lazy_dataclass import dataclass
 from kctl.model import Position, PositionKind, TopicPartition
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ belongs to a line.
 
 import json
 from collections.abc import Container, Iterable, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, field
 from typing import Any
 
 from kctl.arrow_files.files import Files
@@ -25,6 +25,7 @@ from kctl.errors import CorruptDataError, UsageError
 from kctl.export.dead_letters import claim
 from kctl.export.options import ExportOptions
 from kctl.export.rows import DamagedRange
+from kctl.lazy_dataclass import dataclass
 from kctl.lines import split_lines
 
 __all__ = ["ManifestRow", "WrittenFile"]

@@ -1,11 +1,12 @@
 """ExportOptions: what an export writes and how. All tasks of a run share one; it can be pickled."""
 
 import json
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
 from kctl.errors import UsageError
+from kctl.lazy_dataclass import dataclass
 
 if TYPE_CHECKING:
     from kctl.export.wire_formats import WireFormat

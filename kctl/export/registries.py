@@ -8,12 +8,12 @@ schemas.
 Both facts belong together, because a registry's serializers write what its interface finds.
 """
 
-from dataclasses import dataclass
 from enum import StrEnum
 from urllib.parse import parse_qs, urlsplit, urlunsplit
 
 from kctl.errors import UsageError
 from kctl.export.wire_formats import IdKind
+from kctl.lazy_dataclass import dataclass
 
 _APICURIO = "apicurio+"
 _API = "/apis/registry/v"

@@ -9,7 +9,7 @@ One chunk of decoded records is in memory at a time.
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 import numpy as np
@@ -21,6 +21,7 @@ from kctl.errors import CorruptDataError
 from kctl.export.joined_pieces import JoinedPieces, together
 from kctl.export.options import ExportOptions, Isolation
 from kctl.export.splits import Piece, Split
+from kctl.lazy_dataclass import dataclass
 from kctl.records.columnar import (
     Keep,
     RecordColumns,

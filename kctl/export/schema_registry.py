@@ -5,11 +5,11 @@ the table does not depend on when a task ran.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 from kctl.errors import KctlError, UsageError
+from kctl.lazy_dataclass import dataclass
 
 if TYPE_CHECKING:
     from kctl.export.wire_formats import WireFormat

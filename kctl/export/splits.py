@@ -9,11 +9,12 @@ Invariant: the splits of a partition are contiguous and do not overlap.
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import NamedTuple
 
 from kctl.arrow_files.partition_log import PartitionLog, Segment
 from kctl.export.options import ExportOptions, Isolation
+from kctl.lazy_dataclass import dataclass
 from kctl.model import Position, PositionKind
 from kctl.records.memory_records import CURRENT_MAGIC
 from kctl.records.record_batch import INT64, MAGIC_OFFSET

@@ -7,12 +7,12 @@ the schema comes from a registry, and decoding skips them.
 
 import json
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 from kctl.dump.shapes import plain
 from kctl.errors import UsageError, missing_extra
 from kctl.export.schema_registry import CONFLUENT_BYTES
+from kctl.lazy_dataclass import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ decoded.
 import base64
 import json
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 import pyarrow as pa  # type: ignore[import-untyped]
@@ -25,6 +25,7 @@ from kctl.export.options import REGISTERED_FORMATS, ExportOptions, FieldFormat, 
 from kctl.export.rows import RAW_TYPES
 from kctl.export.schema_registry import CONFLUENT_BYTES
 from kctl.export.wire_formats import WireReader
+from kctl.lazy_dataclass import dataclass
 
 # Values that inference examines.
 SAMPLE_VALUES_MAX = 20_000

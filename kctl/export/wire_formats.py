@@ -15,10 +15,11 @@ GlueSchemaRegistryDeserializerDataParser.
 
 import zlib
 from collections.abc import Iterable
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 from uuid import UUID
+
+from kctl.lazy_dataclass import dataclass
 
 # Ids beyond this have no place in Confluent's bytes.
 ID_MAX = 2**32 - 1

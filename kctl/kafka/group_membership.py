@@ -9,12 +9,12 @@ Kafka 1.1: kafka.consumer.ZookeeperConsumerConnector.
 """
 
 from collections.abc import Awaitable, Collection, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
 from kctl.errors import KctlError
 from kctl.kafka.assignment import Assignment, HashedText, Strategy, assign
 from kctl.kafka.rebalance import Lease, Moves, Rebalance, RebalanceState, Tries
+from kctl.lazy_dataclass import dataclass
 from kctl.runtime.future import Future, Task, sleep
 from kctl.runtime.runtime import Runtime
 from kctl.store.consumer_registry import ConsumerRegistry, LostClaimError

@@ -5,10 +5,10 @@ org.apache.kafka.clients.producer.RecordMetadata
 """
 
 from collections.abc import Generator, Sequence
-from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
 from kctl.errors import KctlError
+from kctl.lazy_dataclass import dataclass
 
 Headers = Sequence[tuple[str, bytes | None]]
 

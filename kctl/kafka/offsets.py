@@ -16,9 +16,10 @@ Kafka 1.1: kafka.consumer.ZookeeperConsumerConnector (`commitOffsets`, `fetchOff
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import NamedTuple, TypeVar
+
+from kctl.lazy_dataclass import dataclass
 
 P = TypeVar("P")
 

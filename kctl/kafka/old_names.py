@@ -10,11 +10,11 @@ Kafka: kafka.producer.ProducerConfig and kafka.consumer.ConsumerConfig of 0.7.2 
 """
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any
 
 from kctl.errors import UsageError, close_name
+from kctl.lazy_dataclass import dataclass
 
 # Settings of connections, which `kctl.client.security` reads.
 SECURITY_PREFIXES = ("security.", "sasl.", "ssl.", "enable.sasl.")

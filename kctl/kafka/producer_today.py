@@ -13,7 +13,6 @@ org.apache.kafka.clients.producer.internals.RecordAccumulator
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import NamedTuple
 
 from kctl.client.producer import BATCH_BYTES_MAX, Outcome, PartitionBatch, Producer, wait_for_topic
@@ -27,6 +26,7 @@ from kctl.kafka.old_names import Age
 from kctl.kafka.partitioners import Partitioner
 from kctl.kafka.producer_config import ProducerConfig
 from kctl.kafka.producer_core import Settlement
+from kctl.lazy_dataclass import dataclass
 from kctl.protocol.error_codes import ApiError, ErrorCode
 from kctl.records.builder import RecordBatchBuilder
 from kctl.runtime.future import Future, gather

@@ -7,10 +7,10 @@ owner of the data directory can read, in DIR/cluster.json. A line without the to
 import hmac
 import json
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from kctl.errors import KctlError, TimedOutError, UnreachableError, UsageError
+from kctl.lazy_dataclass import dataclass
 from kctl.runtime.future import Future
 from kctl.runtime.network import Listener, Transport
 from kctl.runtime.runtime import Runtime

@@ -6,9 +6,9 @@ Kafka's own topics.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 from kctl.errors import UsageError
+from kctl.lazy_dataclass import dataclass
 
 BROKERS_MAX = 100
 REPLICAS_MAX = 3

@@ -9,10 +9,10 @@ Until all are ready for the first time a death is an error that ends the start.
 
 import signal
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
 
 from kctl.errors import KctlError, NotFoundError, TimedOutError, UsageError
+from kctl.lazy_dataclass import dataclass
 from kctl.local_cluster.control import Answer
 from kctl.local_cluster.plan import BrokerPlan, ClusterPlan
 from kctl.local_cluster.processes import FAILED, READY, SEED, SEEDED, serve_store

@@ -5,10 +5,10 @@ JMX exporter make of the broker's MBeans, those of kafka_exporter, and `kctl_*` 
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from enum import Enum
 from typing import NamedTuple
 
+from kctl.lazy_dataclass import dataclass
 from kctl.metrics.histogram import HistogramValue, SummaryValue
 
 

@@ -15,13 +15,13 @@ for them rarely has one, and they have no names of topics or clients.
 import zlib
 from collections import deque
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from hmac import compare_digest
 from typing import Any
 
 import h11
 
 from kctl.errors import UsageError
+from kctl.lazy_dataclass import dataclass
 from kctl.metrics.metrics_port import MetricsPort
 from kctl.model import Endpoint
 from kctl.runtime.network import Listener, TlsSession, Transport

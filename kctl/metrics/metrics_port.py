@@ -1,8 +1,9 @@
 """MetricsPort: where metrics are served, and who is let in."""
 
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import TYPE_CHECKING
 
+from kctl.lazy_dataclass import dataclass
 from kctl.model import Endpoint
 
 if TYPE_CHECKING:

@@ -5,9 +5,10 @@ no metrics endpoint.
 """
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from kctl.errors import CorruptDataError
+from kctl.lazy_dataclass import dataclass
 
 _NAME = re.compile(r"[a-zA-Z_:][a-zA-Z0-9_:]*")
 _LABEL = re.compile(r'\s*([a-zA-Z_][a-zA-Z0-9_]*)\s*=\s*"((?:[^"\\\n]|\\.)*)"\s*,?')

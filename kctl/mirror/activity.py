@@ -6,11 +6,12 @@ metrics can be read.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING
 
 from kctl.admin.cluster_activity import Look, Row
 from kctl.errors import KctlError
+from kctl.lazy_dataclass import dataclass
 from kctl.metrics import mirror_families as f
 from kctl.metrics.family import Family
 from kctl.metrics.parse import ParsedMetrics, ParsedSample

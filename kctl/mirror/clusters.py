@@ -1,10 +1,11 @@
 """Connects a mirror to its source, beside the target it is already connected to."""
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TypeVar
 
 from kctl.admin.admin_client import AdminClient
+from kctl.lazy_dataclass import dataclass
 
 T = TypeVar("T")
 

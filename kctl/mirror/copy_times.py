@@ -9,8 +9,9 @@ Kafka 2.7: org.apache.kafka.connect.mirror.MirrorMetrics; org.apache.kafka.commo
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from kctl.lazy_dataclass import dataclass
 from kctl.mirror.raw_batches import BatchCopy
 from kctl.records.record_batch import read_header
 

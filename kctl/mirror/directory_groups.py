@@ -8,13 +8,14 @@ Kafka 2.7: kafka.coordinator.group.GroupMetadataManager (`loadGroupsAndOffsets`)
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Any
 
 from kctl.client.offsets import CommittedOffset
 from kctl.dump import decoders
 from kctl.dump.later_records import LaterRecord
 from kctl.errors import CorruptDataError
+from kctl.lazy_dataclass import dataclass
 from kctl.mirror.formats import PREFIX
 from kctl.mirror.places import LogReader
 from kctl.mirror.proof.records import decode

@@ -7,11 +7,12 @@ Kafka 0.7: kafka.log.Log (`read`, `findRange`)
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from kctl.arrow_files.log_discovery import find_logs
 from kctl.arrow_files.partition_log import PartitionLog
 from kctl.errors import UsageError
+from kctl.lazy_dataclass import dataclass
 from kctl.model import TopicPartition
 from kctl.protocol.kafka07 import FetchAnswer, FetchRequest, Kafka07Error
 

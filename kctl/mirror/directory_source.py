@@ -20,7 +20,7 @@ Kafka 2.7: kafka.log.Log, kafka.log.LogSegment
 """
 
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import TYPE_CHECKING
 
 from kctl.arrow_files.files import Files
@@ -29,6 +29,7 @@ from kctl.arrow_files.partition_log import PartitionLog, Segment
 from kctl.client.consumer import AbortedFilter
 from kctl.client.offsets import CommittedOffset, ListedOffset
 from kctl.errors import CorruptDataError, KctlError, NotFoundError, StorageError, UsageError
+from kctl.lazy_dataclass import dataclass
 from kctl.mirror.directory_groups import StoredGroups, read_stored_groups
 from kctl.mirror.formats import MirrorPosition
 from kctl.mirror.groups import FoundGroups, SelectsGroup

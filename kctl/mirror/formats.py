@@ -19,9 +19,9 @@ without a position continues at the end of its map.
 """
 
 import json
-from dataclasses import dataclass
 
 from kctl.errors import CorruptDataError, UsageError
+from kctl.lazy_dataclass import dataclass
 from kctl.model import TopicPartition
 from kctl.protocol.internal.versioned import decode_versioned, encode_versioned
 from kctl.protocol.primitives import Buffer

@@ -8,10 +8,11 @@ Kafka 2.7: org.apache.kafka.connect.mirror.MirrorCheckpointTask; KIP-545
 """
 
 from collections.abc import Callable, Container, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING
 
 from kctl.errors import KctlError
+from kctl.lazy_dataclass import dataclass
 from kctl.mirror.formats import PREFIX
 from kctl.mirror.offset_map import OffsetMap
 from kctl.model import TopicPartition

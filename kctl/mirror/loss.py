@@ -10,8 +10,9 @@ the topic was deleted and created again.
 Kafka 2.7: org.apache.kafka.clients.consumer.internals.OffsetsForLeaderEpochClient
 """
 
-from dataclasses import dataclass
 from enum import StrEnum
+
+from kctl.lazy_dataclass import dataclass
 
 
 class LossKind(StrEnum):

@@ -11,10 +11,11 @@ Kafka 2.7: org.apache.kafka.connect.mirror.MirrorSourceConnector, DefaultConfigP
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import StrEnum
 from fnmatch import fnmatchcase
 
+from kctl.lazy_dataclass import dataclass
 from kctl.mirror.formats import PREFIX
 from kctl.protocol.constants import INTERNAL_TOPICS
 

@@ -10,10 +10,11 @@ Kafka 2.7: kafka.tools.MirrorMaker; KIP-3
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from kctl.configs.client_configs import is_client_config, without_effect
 from kctl.errors import UsageError
+from kctl.lazy_dataclass import dataclass
 from kctl.store.topic_filter import Whitelist
 
 # What MirrorMaker forces, or what a mirror does anyway: all replicas confirm, nothing is skipped.

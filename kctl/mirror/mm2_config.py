@@ -13,10 +13,11 @@ Kafka 2.7: org.apache.kafka.connect.mirror.MirrorMakerConfig, MirrorConnectorCon
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from kctl.configs.client_configs import is_client_config, without_effect
 from kctl.errors import UsageError
+from kctl.lazy_dataclass import dataclass
 from kctl.mirror.mm2_formats import Mm2Settings
 from kctl.store.topic_filter import Whitelist
 

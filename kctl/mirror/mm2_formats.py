@@ -16,8 +16,8 @@ Kafka 2.7: org.apache.kafka.connect.mirror.OffsetSync, Checkpoint, Heartbeat; KI
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
+from kctl.lazy_dataclass import dataclass
 from kctl.mirror.formats import MappedRun
 from kctl.model import TopicPartition
 from kctl.protocol.codec import decode, encode

@@ -1,9 +1,10 @@
 """PartitionReport: what a worker of a mirror did with one partition of the source; TurnCounts: how
 its turns ended."""
 
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from kctl.errors import KctlError
+from kctl.lazy_dataclass import dataclass
 from kctl.mirror.loss import Loss
 from kctl.model import TopicPartition
 

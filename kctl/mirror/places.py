@@ -7,7 +7,7 @@ Kafka 2.7: org.apache.kafka.clients.consumer.internals.Fetcher; KIP-98
 """
 
 from collections.abc import Callable, Coroutine, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
@@ -15,6 +15,7 @@ from kctl.arrow_files.files import Files
 from kctl.arrow_files.log_discovery import find_logs
 from kctl.arrow_files.partition_log import PartitionLog, Segment
 from kctl.errors import CorruptDataError, UsageError, not_found
+from kctl.lazy_dataclass import dataclass
 from kctl.mirror.formats import PREFIX
 from kctl.mirror.proof.reading import chunk_of
 from kctl.mirror.proof.stream import Chunk

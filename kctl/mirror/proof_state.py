@@ -19,10 +19,11 @@ The file is JSON:
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from kctl.errors import LockedError, UsageError
+from kctl.lazy_dataclass import dataclass
 from kctl.mirror.proof.differences import Difference, DifferenceKind, Differences
 from kctl.mirror.proof.proof import ProofPlace, ProofResult
 from kctl.model import TopicPartition

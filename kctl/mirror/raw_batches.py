@@ -13,8 +13,9 @@ Kafka 2.7: org.apache.kafka.common.record.DefaultRecordBatch, kafka.log.LogValid
 """
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from kctl.lazy_dataclass import dataclass
 from kctl.protocol.primitives import Buffer
 from kctl.records.builder import RecordBatchBuilder
 from kctl.records.checksum import crc32c

@@ -13,10 +13,11 @@ copied on at all.
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from enum import StrEnum
 
 from kctl.errors import CorruptDataError, KctlError, UsageError
+from kctl.lazy_dataclass import dataclass
 from kctl.mirror.raw_batches import BUILT_BYTES_MAX, NOT_MAPPED, BatchCopy, CopiedRange
 from kctl.model import TopicPartition
 from kctl.records.builder import RecordBatchBuilder

@@ -18,10 +18,10 @@ order holds between them.
 import json
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 from kctl.errors import CorruptDataError, UsageError
+from kctl.lazy_dataclass import dataclass
 from kctl.records.record import Record
 
 EXPRESSION_CHARACTERS_MAX = 10_000

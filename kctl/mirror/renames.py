@@ -7,9 +7,9 @@ Kafka 2.7: org.apache.kafka.connect.mirror.ReplicationPolicy
 """
 
 import string
-from dataclasses import dataclass
 
 from kctl.errors import UsageError
+from kctl.lazy_dataclass import dataclass
 
 IDENTITY = "identity"
 PREFIX = "prefix"

@@ -5,11 +5,12 @@ created first. See `worker.py` for the copying itself.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING
 
 from kctl.admin.topics import BROKER_DEFAULT, NewTopic
 from kctl.errors import KctlError, NotFoundError, UsageError
+from kctl.lazy_dataclass import dataclass
 from kctl.mirror.formats import check_name, map_topic_of
 from kctl.mirror.groups import CarriedOffset, carry_groups
 from kctl.mirror.loss import OnLoss

@@ -1,8 +1,9 @@
 """What a mirror's worker is asked to do, and the topics that it copies."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from kctl.lazy_dataclass import dataclass
 from kctl.mirror.loss import OnLoss
 
 

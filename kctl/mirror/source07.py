@@ -8,11 +8,12 @@ Kafka 0.7: kafka.consumer.SimpleConsumer; 0.8: kafka.tools.KafkaMigrationTool
 """
 
 from collections.abc import Awaitable, Callable, Container, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, TypeVar
 
 from kctl.client.offsets import ListedOffset
 from kctl.errors import CorruptDataError, KctlError, UsageError
+from kctl.lazy_dataclass import dataclass
 from kctl.mirror.formats import MirrorPosition
 from kctl.mirror.groups import FoundGroups, SelectsGroup
 from kctl.mirror.loss import Loss, LossKind, SourceFacts, judge

@@ -11,7 +11,7 @@ Kafka 2.7: org.apache.kafka.clients.consumer.internals.Fetcher; KIP-320
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from kctl.client.cluster_view import BrokerAddress, ClusterView
@@ -19,6 +19,7 @@ from kctl.client.consumer import AbortedFilter
 from kctl.client.offsets import OffsetsClient
 from kctl.client.retry import WRONG_LEADER
 from kctl.errors import CorruptDataError, KctlError, UnreachableError
+from kctl.lazy_dataclass import dataclass
 from kctl.mirror.formats import MirrorPosition
 from kctl.mirror.loss import Loss, LossKind, SourceFacts, judge
 from kctl.mirror.raw_batches import copy_batches

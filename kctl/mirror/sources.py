@@ -6,11 +6,12 @@ of Kafka 0.7 (`source07`).
 """
 
 from collections.abc import Callable, Container, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Protocol
 
 from kctl.client.offsets import ListedOffset
 from kctl.errors import KctlError
+from kctl.lazy_dataclass import dataclass
 from kctl.mirror.formats import MirrorPosition
 from kctl.mirror.groups import FoundGroups, SelectsGroup
 from kctl.mirror.loss import Loss

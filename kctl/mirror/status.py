@@ -1,12 +1,12 @@
 """The lag of a mirror: what the source has and the mirror has not copied yet, per partition."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
 from kctl.client.consumer import PartitionReader
 from kctl.errors import KctlError, NotFoundError
+from kctl.lazy_dataclass import dataclass
 from kctl.mirror.formats import MirrorPosition
 from kctl.mirror.map_topic import read_positions
 from kctl.model import TopicPartition

@@ -8,12 +8,12 @@ the source does not have.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from kctl.admin.committed_offsets import refuse_members
 from kctl.admin.selection import select_groups
 from kctl.errors import KctlError, NotFoundError
+from kctl.lazy_dataclass import dataclass
 from kctl.mirror.status import MirrorState, PartitionStatus, mirror_status
 from kctl.mirror.translation import Translation, read_translator, translate_group
 from kctl.model import TopicPartition

@@ -1,13 +1,14 @@
 """Describes the topics of both clusters, and carries out the plan for those of the target."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING
 
 from kctl.admin.configs import ConfigChanges, ConfigResource, ResourceType
 from kctl.admin.selection import matching
 from kctl.admin.topics import BROKER_DEFAULT, NewTopic
 from kctl.errors import KctlError
+from kctl.lazy_dataclass import dataclass
 from kctl.mirror.formats import PREFIX
 from kctl.mirror.mirror_plan import Step, TopicFacts, TopicPlan, plan_topics
 from kctl.mirror.mm2_formats import is_heartbeats, is_internal

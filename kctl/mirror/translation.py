@@ -6,9 +6,9 @@ and nothing is guessed.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from kctl.lazy_dataclass import dataclass
 from kctl.mirror.formats import MirrorPosition
 from kctl.mirror.map_topic import read_map, read_positions
 from kctl.mirror.offset_map import OffsetMap

@@ -7,11 +7,12 @@ difference.
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from fnmatch import fnmatchcase
 from typing import Protocol
 
 from kctl.errors import KctlError, NotFoundError, UsageError
+from kctl.lazy_dataclass import dataclass
 from kctl.mirror.comparison import Comparison
 from kctl.mirror.formats import PREFIX, MirrorPosition
 from kctl.mirror.map_topic import read_map, read_positions

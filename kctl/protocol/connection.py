@@ -18,12 +18,12 @@ ApiKey.request_header_version. Kafka 2.7: RequestHeader, RequestContext, Network
 """
 
 from collections import deque
-from dataclasses import dataclass
 from struct import Struct
 from struct import error as struct_error
 from typing import Final
 
 from kctl.errors import CorruptDataError
+from kctl.lazy_dataclass import dataclass
 from kctl.protocol.api_keys import Api, ApiKey
 from kctl.protocol.codec import decode, encode
 from kctl.protocol.error_codes import ErrorCode

@@ -15,13 +15,13 @@ OffsetRequest}, kafka.server.MessageSetSend, kafka.common.ErrorMapping.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from enum import IntEnum
 from struct import Struct
 from struct import error as StructError
 from typing import TypeVar
 
 from kctl.errors import CorruptDataError
+from kctl.lazy_dataclass import dataclass
 from kctl.protocol.primitives import Buffer
 from kctl.work import Work, at_once
 

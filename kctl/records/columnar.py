@@ -23,12 +23,13 @@ Kafka 2.7: org.apache.kafka.common.record.MemoryRecords, DefaultRecordBatch
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from kctl.errors import CorruptDataError
+from kctl.lazy_dataclass import dataclass
 from kctl.protocol.primitives import Buffer
 from kctl.records.columnar_batches import (
     BatchColumns,

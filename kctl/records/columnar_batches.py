@@ -16,7 +16,7 @@ Kafka 2.7: org.apache.kafka.common.record.DefaultRecordBatch, AbstractLegacyReco
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields, replace
 from enum import StrEnum
 from typing import Any
 
@@ -24,6 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kctl.errors import CorruptDataError
+from kctl.lazy_dataclass import dataclass
 from kctl.protocol.primitives import Buffer
 from kctl.records.checksum import crc32, crc32c
 from kctl.records.legacy import RECORD_OVERHEAD_V0

@@ -7,11 +7,10 @@ is clamped to its end, so garbage cannot pass the check.
 Kafka 2.7: org.apache.kafka.common.record.DefaultRecord.readFrom; KIP-82
 """
 
-from dataclasses import dataclass
-
 import numpy as np
 from numpy.typing import NDArray
 
+from kctl.lazy_dataclass import dataclass
 from kctl.records.columnar_batches import Int64s, Mask
 from kctl.records.varint import MAX_VARINT_BYTES, MAX_VARLONG_BYTES
 

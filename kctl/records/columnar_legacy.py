@@ -6,13 +6,13 @@ other fields are gathered. A wrapper with any irregularity is read one message a
 Kafka 2.7: org.apache.kafka.common.record.AbstractLegacyRecordBatch; KIP-31, KIP-32
 """
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from kctl.errors import CorruptDataError
+from kctl.lazy_dataclass import dataclass
 from kctl.records.columnar_batches import BatchColumns, Int64s, Mask
 from kctl.records.columnar_fields import PADDING_BYTES
 from kctl.records.columnar_sections import Payload

@@ -6,11 +6,12 @@ a chunk and of one batch however well its file is compressed.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 
 import numpy as np
 
 from kctl.errors import CorruptDataError
+from kctl.lazy_dataclass import dataclass
 from kctl.records.columnar_batches import BatchColumns, BatchDamage, DamageRule, Int64s
 from kctl.records.columnar_fields import PADDING_BYTES
 from kctl.records.compression import decompress

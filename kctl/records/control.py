@@ -7,10 +7,10 @@ Kafka 2.7: org.apache.kafka.common.record.ControlRecordType, EndTransactionMarke
 """
 
 import struct
-from dataclasses import dataclass
 from enum import IntEnum
 
 from kctl.errors import CorruptDataError
+from kctl.lazy_dataclass import dataclass
 from kctl.records.builder import RecordBatchBuilder
 from kctl.records.record import Record
 from kctl.records.record_batch import NO_PARTITION_LEADER_EPOCH

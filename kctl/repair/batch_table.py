@@ -9,10 +9,11 @@ Kafka 2.7 has no counterpart; kafka.log.LogSegment.recover reads one segment and
 from array import array
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import NamedTuple
 
 from kctl.errors import CorruptDataError, KctlError
+from kctl.lazy_dataclass import dataclass
 from kctl.records.legacy import LegacyBatch
 from kctl.records.memory_records import batch_at
 from kctl.runtime.disk import Disk

@@ -10,10 +10,10 @@ Kafka 2.7 has no such tool; kafka.log.Cleaner writes filtered batches in the sam
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from kctl.dump.filters import RecordFilter
 from kctl.errors import CorruptDataError, UsageError
+from kctl.lazy_dataclass import dataclass
 from kctl.records.builder import build_batch
 from kctl.records.memory_records import Batch, batch_at
 from kctl.records.record import Record

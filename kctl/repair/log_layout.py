@@ -8,9 +8,10 @@ order. A segment whose contents do not change is not written.
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from itertools import groupby, islice
 
+from kctl.lazy_dataclass import dataclass
 from kctl.records.control import marker_batch
 from kctl.records.record_batch import INT32, INT64, LOG_OVERHEAD
 from kctl.repair.batch_table import BatchTable, Row, Stretch

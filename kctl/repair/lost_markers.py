@@ -21,11 +21,12 @@ Kafka 2.7: kafka.log.ProducerStateManager, kafka.log.TransactionIndex; KIP-98
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from itertools import pairwise
 from typing import NamedTuple
 
 from kctl.errors import CorruptDataError
+from kctl.lazy_dataclass import dataclass
 from kctl.model import TopicPartition
 from kctl.protocol.internal.transaction_state import TransactionLogValue, TransactionState
 from kctl.protocol.internal.versioned import decode_versioned

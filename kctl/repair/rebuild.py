@@ -7,9 +7,10 @@ Kafka 2.7: kafka.log.LogSegment.recover, kafka.log.ProducerStateManager.takeSnap
 """
 
 from collections.abc import Collection
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from kctl.errors import CorruptDataError
+from kctl.lazy_dataclass import dataclass
 from kctl.runtime.disk import Disk
 from kctl.storage import offset_index, time_index
 from kctl.storage.checkpoint import encode_epochs

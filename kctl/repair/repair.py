@@ -18,9 +18,9 @@ Kafka 2.7: kafka.log.LogManager (`lockLogDirs`), kafka.log.Log.replaceSegments
 
 import json
 from collections.abc import Iterable
-from dataclasses import dataclass
 
 from kctl.errors import UsageError
+from kctl.lazy_dataclass import dataclass
 from kctl.repair.log_layout import SET_ASIDE
 from kctl.repair.rebuild import Wanted, rebuild
 from kctl.repair.repair_plan import JOURNAL_FILE, RepairPlan

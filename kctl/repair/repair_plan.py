@@ -9,9 +9,10 @@ Kafka 2.7 has no such tool; kafka.log.LogSegment.recover truncates the log inste
 """
 
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from kctl.errors import CorruptDataError, UsageError
+from kctl.lazy_dataclass import dataclass
 from kctl.model import TopicPartition
 from kctl.repair.batch_table import BatchTable, LogTooLargeError, read_table
 from kctl.repair.log_layout import Layout, lay_out

@@ -18,10 +18,11 @@ Kafka 2.7: kafka.server.AbstractFetcherThread (truncation on fetch); KIP-101, KI
 
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import field
 from itertools import pairwise
 
 from kctl.errors import CorruptDataError, UsageError
+from kctl.lazy_dataclass import dataclass
 from kctl.records.record_batch import NO_PRODUCER_ID, RECORD_BATCH_OVERHEAD
 from kctl.repair.batch_table import BatchTable, Row, read_table
 from kctl.repair.placement import Fate, Placement, new_order

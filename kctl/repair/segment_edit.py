@@ -8,9 +8,9 @@ Kafka 2.7: org.apache.kafka.common.record.DefaultRecordBatch.writeEmptyHeader
 """
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from typing import NamedTuple
 
+from kctl.lazy_dataclass import dataclass
 from kctl.records.checksum import crc32c
 from kctl.records.record_batch import (
     ATTRIBUTES_OFFSET,

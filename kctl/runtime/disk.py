@@ -7,9 +7,9 @@ the path.
 """
 
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass
 from typing import Protocol
 
+from kctl.lazy_dataclass import dataclass
 from kctl.protocol.primitives import Buffer
 
 

@@ -9,10 +9,10 @@ of the peer's bytes closes the connection.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 from kctl.errors import KctlError
+from kctl.lazy_dataclass import dataclass
 from kctl.protocol.primitives import Buffer
 from kctl.runtime.disk import FileSlice
 from kctl.runtime.future import Future

@@ -1,6 +1,6 @@
 """ProcessFacts: what a process uses of its machine: CPU, memory, descriptors, disks."""
 
-from dataclasses import dataclass
+from kctl.lazy_dataclass import dataclass
 
 
 @dataclass(frozen=True, slots=True)

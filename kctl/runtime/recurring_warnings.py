@@ -8,8 +8,8 @@ PATIENCE_MS after it was first met, unless it was resolved, or not met for that 
 """
 
 from collections.abc import Hashable
-from dataclasses import dataclass
 
+from kctl.lazy_dataclass import dataclass
 from kctl.runtime.runtime import Runtime
 
 # How long a condition must last until it is logged: longer than a broker takes to restart.

@@ -2,8 +2,7 @@
 shells take.
 """
 
-from dataclasses import dataclass
-
+from kctl.lazy_dataclass import dataclass
 from kctl.runtime.clock import Clock
 from kctl.runtime.disk import Disk
 from kctl.runtime.entropy import Entropy

@@ -4,10 +4,11 @@ Redirects are not followed.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Protocol
 
 from kctl.errors import UnreachableError
+from kctl.lazy_dataclass import dataclass
 from kctl.runtime.future import Future
 
 if TYPE_CHECKING:

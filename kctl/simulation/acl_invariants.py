@@ -16,9 +16,10 @@ The decision is made here once more, from the rules: the authorizer is what is c
 """
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
+from kctl.lazy_dataclass import dataclass
 from kctl.protocol.acl import (
     WILDCARD,
     WILDCARD_PRINCIPAL,

@@ -4,12 +4,11 @@ An instance has its own connections, a name that is part of every value that it 
 for each write. A machine starts several instances, in sequence or at the same time.
 """
 
-from dataclasses import dataclass
-
 from kctl.client.consumer import AbortedFilter
 from kctl.client.retry import RetryPolicy
 from kctl.client.router import Router
 from kctl.errors import KctlError
+from kctl.lazy_dataclass import dataclass
 from kctl.model import TopicPartition
 from kctl.protocol.error_codes import ErrorCode
 from kctl.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic

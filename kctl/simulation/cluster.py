@@ -11,7 +11,6 @@ kept for the report.
 
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
 from enum import Enum
 from hashlib import blake2b
 
@@ -21,6 +20,7 @@ from kctl.client.router import Router
 from kctl.client.security import ClientSecurity
 from kctl.configs.broker_config import BrokerConfig
 from kctl.errors import KctlError
+from kctl.lazy_dataclass import dataclass
 from kctl.model import SecurityProtocol, TopicPartition
 from kctl.runtime.runtime import Runtime
 from kctl.simulation.disk import NameOrder, SimDisk

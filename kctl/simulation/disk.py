@@ -18,10 +18,11 @@ raises; `capacity` bounds the bytes of all files.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import Enum
 
 from kctl.errors import LockedError, StorageError
+from kctl.lazy_dataclass import dataclass
 from kctl.protocol.primitives import Buffer
 from kctl.runtime.disk import DiskFile, DiskLock
 from kctl.runtime.entropy import Entropy

@@ -12,13 +12,14 @@ KIP-345, KIP-394, KIP-447.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from kctl.client.assignment import assign_by_range, decode_assignment, encode_assignment
 from kctl.client.retry import error_codes
 from kctl.client.router import Router
 from kctl.errors import KctlError
+from kctl.lazy_dataclass import dataclass
 from kctl.model import TopicPartition
 from kctl.protocol.error_codes import ErrorCode
 from kctl.protocol.internal.consumer_protocol import (

@@ -27,11 +27,12 @@ ledger, and only then may it be in the ISR. A topic whose deletion was requested
 kafka-specification: WeakIsr, StrongIsr, LeaderInIsr; Kafka 2.7: KIP-101, KIP-279, KIP-320, KIP-497.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import NamedTuple
 
 from kctl.broker.log.unified_log import UnifiedLog
 from kctl.broker.replication.partition import Partition, Role
+from kctl.lazy_dataclass import dataclass
 from kctl.model import NO_LEADER, ReplicaAssignment, TopicPartition
 from kctl.protocol.constants import GROUP_METADATA_TOPIC
 from kctl.simulation.cluster import SimBroker, SimCluster

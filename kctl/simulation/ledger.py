@@ -9,11 +9,12 @@ Kafka 2.7: the high watermark of KIP-101; unclean.leader.election.enable.
 """
 
 from bisect import bisect_left
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import NamedTuple
 
 from kctl.broker.log.fetch_data import FetchIsolation
 from kctl.broker.log.unified_log import UnifiedLog
+from kctl.lazy_dataclass import dataclass
 from kctl.records.record_batch import RECORD_BATCH_OVERHEAD, RecordBatch
 
 READ_BYTES_MAX = 1 << 24

@@ -12,10 +12,11 @@ Invariants: bytes of one direction never overtake each other; a Receiver is neve
 
 from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from kctl.errors import KctlError, TimedOutError, UnreachableError, UsageError
+from kctl.lazy_dataclass import dataclass
 from kctl.runtime.entropy import Entropy
 from kctl.runtime.future import Future
 from kctl.runtime.network import Part, Receiver, TlsSession, Transport, part_bytes

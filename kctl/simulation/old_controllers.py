@@ -10,10 +10,11 @@ Kafka 2.7: kafka.controller.AbstractControllerBrokerRequestBatch (versions by pr
 
 from collections.abc import Callable
 from copy import copy
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from kctl.broker.request import Request
+from kctl.lazy_dataclass import dataclass
 from kctl.protocol.api_keys import ApiKey
 from kctl.protocol.codec import decode, encode
 from kctl.protocol.messages.stop_replica import StopReplicaTopicV1

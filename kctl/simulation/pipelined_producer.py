@@ -18,11 +18,12 @@ Kafka 2.7: org.apache.kafka.clients.producer.internals.{Sender, TransactionManag
 
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Protocol
 
 from kctl.client.router import Router
 from kctl.errors import KctlError
+from kctl.lazy_dataclass import dataclass
 from kctl.model import TopicPartition
 from kctl.protocol.error_codes import ErrorCode
 from kctl.protocol.schema import Message

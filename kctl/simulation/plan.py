@@ -4,8 +4,9 @@ A later kind of fault, and each kind of client, draws from an entropy of its own
 draws of existing seeds stay the same.
 """
 
-from dataclasses import dataclass, field, fields
+from dataclasses import field, fields
 
+from kctl.lazy_dataclass import dataclass
 from kctl.simulation.cluster import LOG_DIRECTORIES
 from kctl.simulation.disk import NameOrder
 from kctl.simulation.network import Weather

@@ -8,8 +8,10 @@ then once, in its place, and with the rest of its transaction.
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import Enum, auto
+
+from kctl.lazy_dataclass import dataclass
 
 
 class Outcome(Enum):

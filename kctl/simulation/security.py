@@ -15,9 +15,8 @@ certificates, without cryptography.
 `acl_workload.py` has the last four, `acl_invariants.py` what must hold.
 """
 
-from dataclasses import dataclass
-
 from kctl.client.security import NO_SECURITY, ClientSecurity
+from kctl.lazy_dataclass import dataclass
 from kctl.model import SecurityProtocol
 from kctl.protocol.acl import (
     CLUSTER_NAME,

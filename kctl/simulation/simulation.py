@@ -12,10 +12,11 @@ as Kafka does not promise more: data that was not fsynced is lost with the machi
 """
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields, replace
 
 from kctl.broker.broker import Broker
 from kctl.broker.replication.partition import Role
+from kctl.lazy_dataclass import dataclass
 from kctl.simulation.acl_invariants import AclInvariants
 from kctl.simulation.acl_workload import AclWorkload
 from kctl.simulation.cluster import LOG_DIRECTORIES, Life, SimBroker, SimCluster

@@ -16,7 +16,7 @@ Kafka 2.7: KIP-98; kafka.log.ProducerStateManager.firstUnstableOffset.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any
 
 from kctl.broker.coordinator.group.group import Group, GroupState
@@ -28,6 +28,7 @@ from kctl.broker.coordinator.transaction.settings import TransactionSettings
 from kctl.broker.coordinator.transaction.transaction_coordinator import TransactionCoordinator
 from kctl.broker.log.fetch_data import FetchIsolation
 from kctl.broker.log.unified_log import UnifiedLog
+from kctl.lazy_dataclass import dataclass
 from kctl.model import TopicPartition
 from kctl.protocol.internal.transaction_state import TransactionState
 from kctl.records.control import ControlRecordType, control_record_type

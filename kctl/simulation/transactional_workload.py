@@ -16,11 +16,11 @@ once and in order; nothing is open, and every coordinator's state equals what it
 """
 
 from collections.abc import Callable, Coroutine, Iterator
-from dataclasses import dataclass
 from typing import Any
 
 from kctl.client.router import Router
 from kctl.errors import KctlError
+from kctl.lazy_dataclass import dataclass
 from kctl.model import TopicPartition
 from kctl.protocol.constants import INTERNAL_TOPICS
 from kctl.protocol.messages.alter_partition_reassignments import (

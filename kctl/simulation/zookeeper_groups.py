@@ -20,7 +20,7 @@ import sys
 from argparse import ArgumentParser
 from collections import deque
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from multiprocessing import get_context
 from typing import Any
 
@@ -28,6 +28,7 @@ from kctl.errors import KctlError
 from kctl.kafka.assignment import Strategy, assign
 from kctl.kafka.claims import Claims, Consumption
 from kctl.kafka.group_membership import GroupMembership, GroupSettings, ZooKeeperOffsets
+from kctl.lazy_dataclass import dataclass
 from kctl.runtime.real.clock import RealClock
 from kctl.runtime.runtime import Runtime
 from kctl.simulation.disk import SimDisk

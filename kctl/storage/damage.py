@@ -18,10 +18,10 @@ loses data.
 """
 
 import re
-from dataclasses import dataclass
 from enum import Enum
 
 from kctl.errors import CorruptDataError
+from kctl.lazy_dataclass import dataclass
 from kctl.records.memory_records import locate
 from kctl.records.record_batch import INT64, LOG_OVERHEAD, PREFIX, RecordBatch
 from kctl.storage.file_records import FileRecords

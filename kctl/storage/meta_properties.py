@@ -7,10 +7,11 @@ version 0 and reads version 1 for forensics only: a broker rejects a directory o
 Kafka 2.7: kafka.server.BrokerMetadataCheckpoint, BrokerMetadata; KIP-631, KIP-858
 """
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import UTC, datetime
 
 from kctl.errors import CorruptDataError
+from kctl.lazy_dataclass import dataclass
 from kctl.lines import split_lines
 
 _VERSION = 0

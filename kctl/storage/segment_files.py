@@ -6,8 +6,7 @@ a running broker: its later appends are not seen.
 Kafka 2.7: kafka.tools.DumpLogSegments opens the same files one by one
 """
 
-from dataclasses import dataclass
-
+from kctl.lazy_dataclass import dataclass
 from kctl.runtime.disk import Disk
 from kctl.storage.file_records import FileRecords
 from kctl.storage.layout import (

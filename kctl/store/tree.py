@@ -14,9 +14,9 @@ ZooKeeper: org.apache.zookeeper.server.DataTree, PrepRequestProcessor.
 
 import re
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from typing import NamedTuple
 
+from kctl.lazy_dataclass import dataclass
 from kctl.store.errors import (
     BadArgumentsError,
     BadVersionError,

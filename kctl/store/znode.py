@@ -4,9 +4,10 @@ ZooKeeper: org.apache.zookeeper.data.Stat, WatchedEvent, Op.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from enum import Enum
 from typing import NamedTuple
+
+from kctl.lazy_dataclass import dataclass
 
 ANY_VERSION = -1
 

@@ -9,10 +9,10 @@ IN_FLIGHT_MAX of them.
 
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+from kctl.lazy_dataclass import dataclass
 from kctl.runtime.scheduler import Scheduler
 from kctl.store.zookeeper_thread import InlineHandler
 

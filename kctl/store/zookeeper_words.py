@@ -8,9 +8,10 @@ ZooKeeper: org.apache.zookeeper.server.command.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from kctl import __version__
+from kctl.lazy_dataclass import dataclass
 
 WORD_BYTES = 4
 # The ZooKeeper version that is emulated: clients and tools read these digits.

@@ -19,11 +19,12 @@ Kafka 2.7: kafka.log.LogManager.loadLogs, kafka.log.Log.loadProducerState
 import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from functools import partial
 from typing import Any
 
 from kctl.errors import UsageError
+from kctl.lazy_dataclass import dataclass
 from kctl.runtime.disk import Disk
 from kctl.storage import layout
 from kctl.storage.checkpoint import EpochEntry, encode_epochs

@@ -7,7 +7,7 @@ next run can skip them.
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa  # type: ignore[import-untyped]
@@ -15,6 +15,7 @@ import pyarrow as pa  # type: ignore[import-untyped]
 from kctl.client.producer import NewRecord, Outcome, Producer
 from kctl.client.results import is_unknown_topic
 from kctl.errors import KctlError, UsageError
+from kctl.lazy_dataclass import dataclass
 from kctl.model import TopicPartition
 from kctl.protocol.error_codes import ApiError
 from kctl.table_import.import_plan import LoadOptions, TablePlaces

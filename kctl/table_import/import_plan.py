@@ -12,13 +12,14 @@ Records get the partition's newest leader epoch, as if its last leader had writt
 import hashlib
 import json
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, field
 
 import pyarrow as pa  # type: ignore[import-untyped]
 
 from kctl.arrow_files.log_discovery import find_logs
 from kctl.configs.topic_name import check_topic_name
 from kctl.errors import UsageError
+from kctl.lazy_dataclass import dataclass
 from kctl.model import TopicPartition
 from kctl.records.compression import LZ4
 from kctl.runtime.disk import Disk

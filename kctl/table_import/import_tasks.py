@@ -11,7 +11,7 @@ process that sees the files: this one, a process pool, or Spark's executors.
 
 import json
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, field
 from typing import Any
 
 import numpy as np
@@ -20,6 +20,7 @@ import pyarrow.compute as pc  # type: ignore[import-untyped]
 
 from kctl.arrow_files.files import Files
 from kctl.arrow_files.partitioning import partitions_of
+from kctl.lazy_dataclass import dataclass
 from kctl.records.columnar_encoder import SCHEMA, EncodedBatch, encode_batches
 from kctl.repair.rebuild import Wanted, rebuild
 from kctl.runtime.disk import Disk, DiskFile

@@ -14,7 +14,6 @@ instead. An empty key without quotes is no key; in all other columns, such a fie
 import base64
 import json
 from collections.abc import Callable, Collection, Iterator, Sequence
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
@@ -23,6 +22,7 @@ import pyarrow.compute as pc  # type: ignore[import-untyped]
 
 from kctl.arrow_files.files import FileFacts, Files
 from kctl.errors import UsageError
+from kctl.lazy_dataclass import dataclass
 from kctl.records.columnar_arrow import HEADERS
 
 # Approximate bytes of a table processed at once.

@@ -17,7 +17,6 @@ was acknowledged is lost.
 import shutil
 import tempfile
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
@@ -29,6 +28,7 @@ from kctl.configs.broker_config import BrokerConfig
 from kctl.configs.sasl_settings import check_users, security_settings
 from kctl.errors import KctlError, StorageError, UsageError
 from kctl.export.options import Isolation
+from kctl.lazy_dataclass import dataclass
 from kctl.protocol.acl_text import parse_acls
 from kctl.protocol.api_keys import ApiKey
 from kctl.protocol.error_codes import ErrorCode

@@ -11,13 +11,13 @@ Everything here is called on the thread of the broker's loop.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from enum import Enum
 from functools import partial
 
 from kctl.broker.error_responses import error_response, mark_metadata
 from kctl.broker.request import Request
 from kctl.errors import UsageError
+from kctl.lazy_dataclass import dataclass
 from kctl.protocol.api_keys import ApiKey
 from kctl.protocol.error_codes import ErrorCode
 from kctl.protocol.messages.fetch import FetchResponse

@@ -5,7 +5,6 @@ consumer with isolation.level=read_committed receives (KIP-98).
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 
 from kctl.broker.log.unified_log import FetchIsolation, UnifiedLog
 from kctl.broker.replication.delayed import AppendResult
@@ -14,6 +13,7 @@ from kctl.client.consumer import AbortedFilter
 from kctl.client.partitioner import partition_for_key
 from kctl.errors import UsageError
 from kctl.export.options import Isolation
+from kctl.lazy_dataclass import dataclass
 from kctl.protocol.constants import ACKS_ALL
 from kctl.protocol.error_codes import ApiError
 from kctl.records.builder import RecordBatchBuilder

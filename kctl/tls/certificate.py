@@ -1,9 +1,9 @@
 """Certificate: the parts of an X.509 certificate that kctl looks at; RFC 5280."""
 
-from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from kctl.errors import CorruptDataError
+from kctl.lazy_dataclass import dataclass
 from kctl.tls.der import Der, children, object_identifier, octets, values
 from kctl.tls.distinguished_name import java_name
 

@@ -4,12 +4,13 @@ Keys are ECDSA on P-256. The CA's own key is not kept: it signs one certificate.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import datetime, timedelta
 from ipaddress import ip_address
 from typing import TYPE_CHECKING
 
 from kctl.errors import missing_extra
+from kctl.lazy_dataclass import dataclass
 
 if TYPE_CHECKING:
     from cryptography import x509

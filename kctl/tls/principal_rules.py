@@ -11,9 +11,9 @@ Kafka 2.7: org.apache.kafka.common.security.ssl.SslPrincipalMapper; KIP-371
 """
 
 import re
-from dataclasses import dataclass
 
 from kctl.errors import UsageError
+from kctl.lazy_dataclass import dataclass
 
 SETTING = "ssl.principal.mapping.rules"
 DEFAULT_RULES = "DEFAULT"

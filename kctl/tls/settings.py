@@ -7,10 +7,11 @@ Kafka 2.7: org.apache.kafka.common.config.SslConfigs, DefaultSslEngineFactory; K
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from enum import Enum
 
 from kctl.errors import UsageError
+from kctl.lazy_dataclass import dataclass
 from kctl.tls.cipher_suites import ANY_SUITES, CipherSuites, cipher_suites
 
 PEM = "PEM"

@@ -1,8 +1,9 @@
 """StoreContents: what a key store or trust store holds, whatever its format."""
 
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from kctl.errors import KctlError
+from kctl.lazy_dataclass import dataclass
 
 
 class WrongPasswordError(KctlError):

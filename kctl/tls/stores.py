@@ -7,9 +7,10 @@ Kafka 2.7: org.apache.kafka.common.security.ssl.DefaultSslEngineFactory; KIP-651
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from kctl.errors import CorruptDataError, KctlError, UsageError
+from kctl.lazy_dataclass import dataclass
 from kctl.tls.certificate import Certificate
 from kctl.tls.jks import MAGIC as JKS_MAGIC
 from kctl.tls.jks import read_jks

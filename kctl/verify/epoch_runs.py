@@ -14,9 +14,8 @@ unclean stop, in a compacted log, or where it begins at the start of a batch.
 Kafka 2.7: kafka.server.epoch.LeaderEpochFileCache; KIP-101, KIP-279
 """
 
-from dataclasses import dataclass
-
 from kctl.errors import CorruptDataError
+from kctl.lazy_dataclass import dataclass
 from kctl.runtime.disk import Disk
 from kctl.storage.checkpoint import EpochEntry, decode_epochs
 from kctl.verify.findings import Findings

@@ -8,10 +8,11 @@ kafka.message.ByteBufferMessageSet
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 from itertools import pairwise
 
 from kctl.errors import CorruptDataError, StorageError
+from kctl.lazy_dataclass import dataclass
 from kctl.records.compression import GZIP, NONE, SNAPPY, decompress
 from kctl.records.message07 import CODEC_MASK, SIZE, Message07, inner_messages, parse_message
 from kctl.runtime.disk import Disk, DiskFile

@@ -11,9 +11,8 @@ the first batches would explain; producers that were silent too long expire.
 Kafka 2.7: kafka.log.LogSegment.recover, kafka.log.Log.loadSegmentFiles
 """
 
-from dataclasses import dataclass
-
 from kctl.errors import StorageError
+from kctl.lazy_dataclass import dataclass
 from kctl.protocol.constants import INTERNAL_TOPICS
 from kctl.runtime.disk import Disk
 from kctl.storage.checkpoint import EpochEntry

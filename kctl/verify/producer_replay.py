@@ -8,9 +8,9 @@ Kafka 2.7: kafka.log.ProducerStateManager (`update`, `completeTxn`), ProducerApp
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 
 from kctl.errors import CorruptDataError
+from kctl.lazy_dataclass import dataclass
 from kctl.records.control import ControlRecordType, EndTransactionMarker, read_marker
 from kctl.records.record_batch import NO_SEQUENCE, RecordBatch, increment_sequence
 from kctl.storage.producer_snapshot import NO_OFFSET, ProducerSnapshotEntry

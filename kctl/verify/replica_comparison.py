@@ -10,9 +10,9 @@ Kafka 2.7: kafka.tools.ReplicaVerificationTool; KIP-101
 """
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from typing import NamedTuple
 
+from kctl.lazy_dataclass import dataclass
 from kctl.records.checksum import crc32
 from kctl.runtime.disk import Disk
 from kctl.storage.file_records import FileRecords

@@ -7,8 +7,9 @@ padded by `kill -9` or a file that awaits deletion.
 Kafka 2.7: kafka.log.LogSegment.recover, kafka.log.Log.loadSegments, kafka.log.LogManager
 """
 
-from dataclasses import dataclass
 from enum import StrEnum
+
+from kctl.lazy_dataclass import dataclass
 
 __all__ = ["Finding", "Rule", "Severity"]
 

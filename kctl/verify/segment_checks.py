@@ -7,9 +7,10 @@ Kafka 2.7: kafka.log.LogSegment.recover
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from kctl.errors import CorruptDataError
+from kctl.lazy_dataclass import dataclass
 from kctl.records.memory_records import batch_at
 from kctl.runtime.disk import Disk
 from kctl.storage.file_records import FileRecords

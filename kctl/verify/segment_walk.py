@@ -11,11 +11,11 @@ damaged length; a batch or header truncated by the file's end is a torn tail; th
 
 import struct
 from collections.abc import Iterator
-from dataclasses import dataclass
 from functools import partial
 from typing import NamedTuple
 
 from kctl.errors import CorruptDataError
+from kctl.lazy_dataclass import dataclass
 from kctl.records.checksum import crc32c
 from kctl.records.legacy import LegacyBatch
 from kctl.records.memory_records import locate

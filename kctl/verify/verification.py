@@ -8,9 +8,10 @@ Kafka 2.7: kafka.log.LogManager (`loadLogs`), kafka.tools.DumpLogSegments
 """
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from kctl.errors import CorruptDataError, StorageError, UsageError
+from kctl.lazy_dataclass import dataclass
 from kctl.model import TopicPartition
 from kctl.runtime.disk import Disk
 from kctl.storage import layout

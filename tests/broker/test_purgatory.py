@@ -3,6 +3,8 @@
 import pytest
 
 from kctl.broker.purgatory import HEAP_SLACK, UNITS_PER_TURN, DelayedOperation, Purgatory
+from kctl.broker.replication.purgatory_timer import PurgatoryTimer
+from kctl.runtime.real import make_runtime
 
 
 class Waits(DelayedOperation):
@@ -215,6 +217,30 @@ def test_deadlines_of_many_expire_over_many_turns(log):
     for _ in range(MANY):
         purgatory.next_turn(now_ms=10)
     assert log == list(range(MANY))
+
+
+def test_deadlines_of_many_cause_no_search_for_cycles(log):
+    """A timer of 0 ms is a part of long work for HeapFreezer; these turns are short."""
+    runtime = make_runtime()
+    parts = []
+    runtime.scheduler.on_part = lambda: parts.append(1)
+    purgatory = PurgatoryTimer(runtime)
+    done = runtime.scheduler.future()
+    now_ms = runtime.clock.monotonic_ms()
+    for number in range(MANY):
+        purgatory.watch(Waits(number, now_ms, log), ["k"])
+
+    def look():
+        if len(purgatory):
+            runtime.scheduler.call_later(1, look)
+        else:
+            done.set_result(None)
+
+    runtime.scheduler.call_later(1, look)
+    runtime.scheduler.run_until(done)
+    runtime.scheduler.close()
+    assert log == list(range(MANY))
+    assert not parts
 
 
 def test_an_operation_watched_under_more_keys_completes_by_each_of_them(log):

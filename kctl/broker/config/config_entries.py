@@ -6,7 +6,7 @@ Kafka 2.7: kafka.server.AdminManager (`describeConfigs`, `configSynonyms`); KIP-
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from enum import IntEnum
 from itertools import dropwhile
 
@@ -15,6 +15,7 @@ from kctl.configs.broker_configs import DYNAMIC_ONLY
 from kctl.configs.config_key import ConfigKey, ConfigType
 from kctl.configs.topic_configs import TOPIC_CONFIGS
 from kctl.errors import UsageError
+from kctl.lazy_dataclass import dataclass
 
 
 class ConfigSource(IntEnum):

@@ -10,12 +10,12 @@ Kafka 2.7: kafka.controller.{ControllerChannelManager, RequestSendThread}.
 
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
 from typing import Protocol
 
 from kctl.broker.controller.request_batch import BrokerRequest
 from kctl.errors import KctlError
+from kctl.lazy_dataclass import dataclass
 from kctl.model import BrokerInfo
 from kctl.protocol.schema import Message
 from kctl.runtime.future import Future, Task, pass_on

@@ -7,10 +7,11 @@ responses, watches) carry no reference to controller state.
 Kafka 2.7: kafka.controller.ControllerEvent and its case classes.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from kctl.broker.controller.channel_manager import ResponseReceived
+from kctl.lazy_dataclass import dataclass
 from kctl.model import TopicPartition
 from kctl.protocol.schema import Message
 from kctl.runtime.future import Future

@@ -7,10 +7,10 @@ Kafka 2.7: kafka.controller.{PartitionLeaderElectionAlgorithms, Election}; KIP-1
 """
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
 from enum import Enum
 
 from kctl.broker.controller.context import ControllerContext
+from kctl.lazy_dataclass import dataclass
 from kctl.model import LeaderAndIsr, TopicPartition
 
 

@@ -17,9 +17,9 @@ Kafka 2.7: kafka.controller.AbstractControllerBrokerRequestBatch; KIP-380, KIP-4
 """
 
 from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
-from dataclasses import dataclass
 
 from kctl.broker.controller.context import ControllerContext, PartitionAndReplica
+from kctl.lazy_dataclass import dataclass
 from kctl.model import LEADER_DURING_DELETE, BrokerInfo, TopicPartition
 from kctl.protocol.constants import EPOCH_DURING_DELETE, NO_EPOCH
 from kctl.protocol.messages.leader_and_isr import (

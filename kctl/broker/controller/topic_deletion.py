@@ -17,7 +17,6 @@ Kafka 2.7: kafka.controller.TopicDeletionManager.
 """
 
 from collections.abc import Collection, Iterable
-from dataclasses import dataclass
 
 from kctl.broker.controller.context import (
     PARTITIONS_PER_TURN,
@@ -25,6 +24,7 @@ from kctl.broker.controller.context import (
     PartitionAndReplica,
 )
 from kctl.broker.controller.replica_state_machine import ReplicaState, ReplicaStateMachine
+from kctl.lazy_dataclass import dataclass
 from kctl.model import TopicPartition
 from kctl.work import Work
 

@@ -10,9 +10,10 @@ Kafka trunk: org.apache.kafka.coordinator.common.runtime.CoordinatorResult.
 """
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, NamedTuple, Protocol
 
+from kctl.lazy_dataclass import dataclass
 from kctl.records.record_batch import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
 from kctl.work import Work
 

@@ -11,10 +11,10 @@ kafka.coordinator.group.GroupMetadataManager, transaction.TransactionStateManage
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
 from kctl.broker.coordinator.shard_host import HostState, PartitionWriter, Shard, ShardHost
+from kctl.lazy_dataclass import dataclass
 from kctl.model import TopicPartition
 from kctl.protocol.error_codes import ErrorCode
 from kctl.runtime.runtime import Runtime

@@ -25,7 +25,6 @@ Kafka 2.7: kafka.server.KafkaApis.handleOffsetCommitRequest.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from struct import Struct
 from typing import TYPE_CHECKING, Final
 
@@ -33,6 +32,7 @@ from kctl.broker.coordinator.group.offset_commits import PlainCommit
 from kctl.broker.request import RequestContext
 from kctl.broker.services import Services
 from kctl.errors import CorruptDataError
+from kctl.lazy_dataclass import dataclass
 from kctl.model import TopicPartition
 from kctl.protocol.acl import AclOperation, ResourceType
 from kctl.protocol.api_keys import ApiKey

@@ -28,7 +28,6 @@ Kafka 2.7: kafka.server.KafkaApis.handleProduceRequest.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from struct import Struct
 from struct import error as struct_error
 from typing import TYPE_CHECKING, Final
@@ -36,6 +35,7 @@ from typing import TYPE_CHECKING, Final
 from kctl.broker.replication.replica_manager import LogAppendInfo, ReplicaManager
 from kctl.broker.request import RequestContext
 from kctl.errors import CorruptDataError
+from kctl.lazy_dataclass import dataclass
 from kctl.protocol.acl import CLUSTER_NAME, AclOperation, ResourceType
 from kctl.protocol.codec import decode, encode
 from kctl.protocol.connection import read_request_header, response_frame

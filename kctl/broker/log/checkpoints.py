@@ -14,12 +14,12 @@ kafka.server.ReplicaManager (`checkpointHighWatermarks`)
 
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 
 from kctl.broker.log.log_directory import LogDirectory, Offsets
 from kctl.broker.log.unified_log import UnifiedLog
 from kctl.errors import StorageError
+from kctl.lazy_dataclass import dataclass
 from kctl.model import TopicPartition
 from kctl.runtime.future import Future
 from kctl.runtime.scheduler import Scheduler

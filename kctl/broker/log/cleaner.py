@@ -28,7 +28,6 @@ Kafka 2.7: kafka.log.Cleaner; KIP-98, KIP-534, KAFKA-5315, KAFKA-8335
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import NamedTuple
 
 from kctl.broker.log.cleaned_transactions import CleanedTransactions
@@ -36,6 +35,7 @@ from kctl.broker.log.cleaner_output import CleanedSegment
 from kctl.broker.log.log_segment import SegmentOptions
 from kctl.broker.log.offset_map import ENTRY_BYTES, OffsetMap
 from kctl.errors import CorruptDataError
+from kctl.lazy_dataclass import dataclass
 from kctl.records.batch_filter import (
     RecordSpan,
     delete_horizon_ms,

@@ -19,12 +19,12 @@ Kafka 2.7: kafka.log.LogCleanerManager; KIP-58, KIP-354
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from enum import Enum
 
 from kctl.broker.log.log_segment import LogSegment
 from kctl.broker.log.unified_log import UnifiedLog
 from kctl.configs.config_key import LONG_MAX
+from kctl.lazy_dataclass import dataclass
 from kctl.model import TopicPartition
 from kctl.work import Work
 

@@ -4,12 +4,12 @@ Kafka 2.7: kafka.server.FetchDataInfo, kafka.server.FetchIsolation, kafka.log.Lo
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from enum import Enum
 
 from kctl.broker.log.local_log import LogOffsetMetadata
 from kctl.broker.log.producer_state import BatchMetadata
 from kctl.broker.log.validation_rules import RecordError
+from kctl.lazy_dataclass import dataclass
 from kctl.records.record_batch import NO_TIMESTAMP
 from kctl.runtime.disk import FileSlice
 from kctl.storage.transaction_index import AbortedTransaction

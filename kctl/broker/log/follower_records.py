@@ -3,9 +3,10 @@
 Kafka 2.7: kafka.log.Log.analyzeAndValidateRecords (for followers)
 """
 
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from kctl.errors import CorruptDataError
+from kctl.lazy_dataclass import dataclass
 from kctl.model import TopicPartition
 from kctl.protocol.error_codes import ApiError, ErrorCode
 from kctl.protocol.primitives import Buffer

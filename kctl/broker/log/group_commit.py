@@ -9,13 +9,14 @@ directory offline and nothing in it is retried.
 """
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import partial
 from itertools import islice
 
 from kctl.broker.log.local_log import FlushJob
 from kctl.broker.log.unified_log import UnifiedLog
 from kctl.errors import StorageError
+from kctl.lazy_dataclass import dataclass
 from kctl.runtime.future import Future
 from kctl.runtime.scheduler import Scheduler
 

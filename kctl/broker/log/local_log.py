@@ -19,13 +19,14 @@ Kafka 2.7: kafka.log.Log; trunk's LocalLog
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import NamedTuple
 
 from kctl.broker.log.log_config import LogConfig
 from kctl.broker.log.log_segment import LogSegment, SegmentOptions
 from kctl.broker.log.log_segments import LogSegments
 from kctl.broker.log.open_segments import OpenSegments
+from kctl.lazy_dataclass import dataclass
 from kctl.protocol.primitives import Buffer
 from kctl.runtime.disk import Disk, DiskFile
 from kctl.runtime.entropy import Entropy

@@ -18,7 +18,6 @@ Kafka 2.7: kafka.log.LogCleaner; KIP-58, KIP-354
 """
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from functools import partial
 
 from kctl.broker.log.cleaner import Cleaner, CleaningPlan, LastRecord, SourceSegment
@@ -34,6 +33,7 @@ from kctl.broker.log.local_log import segment_options
 from kctl.broker.log.log_segment import LogSegment
 from kctl.broker.log.unified_log import UnifiedLog
 from kctl.errors import CorruptDataError, StorageError
+from kctl.lazy_dataclass import dataclass
 from kctl.model import TopicPartition
 from kctl.runtime.disk import Disk
 from kctl.runtime.future import Future, Task, sleep

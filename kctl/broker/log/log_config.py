@@ -7,7 +7,7 @@ Kafka 2.7: kafka.log.LogConfig
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from functools import cache, lru_cache
 from typing import Any
 
@@ -15,6 +15,7 @@ from kctl.broker.log.validation_rules import ValidationRules
 from kctl.configs.api_version import API_VERSIONS
 from kctl.configs.config_key import LONG_MAX
 from kctl.errors import UsageError
+from kctl.lazy_dataclass import dataclass
 from kctl.model import TopicPartition
 from kctl.records.compression import GZIP, LZ4, NONE, SNAPPY, ZSTD
 from kctl.records.record_batch import CREATE_TIME, LOG_APPEND_TIME

@@ -20,8 +20,6 @@ that segment on.
 Kafka 2.7: kafka.log.Log (`loadSegments`, `recoverLog`, `loadProducerState`); trunk's LogLoader
 """
 
-from dataclasses import dataclass
-
 from kctl.broker.log.leader_epoch_file_cache import LeaderEpochFileCache
 from kctl.broker.log.local_log import segment_options
 from kctl.broker.log.log_config import LogConfig
@@ -35,6 +33,7 @@ from kctl.broker.log.segment_recovery import (
     recover_segment,
 )
 from kctl.errors import CorruptDataError
+from kctl.lazy_dataclass import dataclass
 from kctl.model import TopicPartition
 from kctl.runtime.disk import Disk
 from kctl.runtime.trace import Trace

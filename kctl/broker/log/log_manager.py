@@ -16,7 +16,6 @@ Kafka 2.7: kafka.log.LogManager; KIP-112, KIP-113, KAFKA-10471
 
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 from kctl.broker.log.checkpoints import LOGS_PER_TURN, Checkpoints
 from kctl.broker.log.future_logs import FutureLogs, longer_of
@@ -31,6 +30,7 @@ from kctl.broker.log.open_segments import DEFAULT_OPEN_SEGMENTS_MAX
 from kctl.broker.log.producer_state_manager import DEFAULT_EXPIRATION_MS, PRODUCERS_PER_STEP
 from kctl.broker.log.unified_log import UnifiedLog
 from kctl.errors import CorruptDataError, LockedError, StorageError
+from kctl.lazy_dataclass import dataclass
 from kctl.model import TopicPartition
 from kctl.runtime.future import Future
 from kctl.runtime.runtime import Runtime

@@ -22,7 +22,6 @@ Kafka 2.7: kafka.log.ProducerStateManager; KIP-98, KIP-360, KAFKA-5793 (sequence
 
 from collections import OrderedDict
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Final
 
 from kctl.broker.log.packed_producers import PackedProducers
@@ -34,6 +33,7 @@ from kctl.broker.log.producer_state import (
 )
 from kctl.broker.log.validation_rules import AppendOrigin
 from kctl.errors import CorruptDataError
+from kctl.lazy_dataclass import dataclass
 from kctl.model import TopicPartition
 from kctl.protocol.error_codes import ApiError, ErrorCode
 from kctl.records.control import ControlRecordType

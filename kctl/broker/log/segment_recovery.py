@@ -9,13 +9,14 @@ they differ.
 Kafka 2.7: kafka.log.LogSegment.recover; KIP-101, KAFKA-10207
 """
 
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from kctl.broker.log.leader_epoch_file_cache import LeaderEpochFileCache
 from kctl.broker.log.log_segment import LogSegment
 from kctl.broker.log.producer_replay import replay_batch
 from kctl.broker.log.producer_state_manager import ProducerStateManager
 from kctl.errors import CorruptDataError
+from kctl.lazy_dataclass import dataclass
 from kctl.records.memory_records import Batch
 from kctl.records.record_batch import (
     LOG_OVERHEAD,

@@ -8,12 +8,11 @@ another truncation or by the cleaner; then the preparation is outdated.
 Kafka 2.7: kafka.log.Log (`truncateTo`, `rebuildProducerState`)
 """
 
-from dataclasses import dataclass
-
 from kctl.broker.log.local_log import LocalLog
 from kctl.broker.log.log_segment import LogSegment
 from kctl.broker.log.producer_replay import replay_in_steps
 from kctl.broker.log.producer_state_manager import ProducerStateManager
+from kctl.lazy_dataclass import dataclass
 from kctl.storage.time_index import TimestampOffset
 from kctl.work import Work
 

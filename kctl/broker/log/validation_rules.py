@@ -6,11 +6,12 @@ Kafka 2.7: kafka.log.LogValidator.validateBatch, AppendOrigin,
 kafka.server.RecordValidationException
 """
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import Enum
 from typing import Final
 
 from kctl.configs.config_key import LONG_MAX
+from kctl.lazy_dataclass import dataclass
 from kctl.protocol.error_codes import ApiError, ErrorCode
 from kctl.protocol.primitives import Buffer
 from kctl.records.checksum import crc32c

@@ -5,7 +5,6 @@ different lines may be of different moments. Partitions are listed once, at the 
 """
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
 
 from kctl.broker.log.unified_log import UnifiedLog
 from kctl.broker.metering.meter import BrokerMeter, TopicCounters
@@ -14,6 +13,7 @@ from kctl.broker.network.counters import ListenerCounters
 from kctl.broker.network.server import SocketServer
 from kctl.broker.replication.partition import Partition, Role
 from kctl.broker.services import Services
+from kctl.lazy_dataclass import dataclass
 from kctl.metrics import broker_families as f
 from kctl.metrics.family import Family, Sample, Samples
 from kctl.metrics.histogram import summarized

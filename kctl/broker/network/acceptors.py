@@ -9,12 +9,12 @@ Kafka 2.7: kafka.network.{SocketServer, Acceptor}; KIP-402, KIP-612
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from kctl.broker.network.connection_quotas import ConnectionQuotas
 from kctl.broker.network.counters import NetworkCounters
 from kctl.broker.network.limits import NetworkLimits
+from kctl.lazy_dataclass import dataclass
 from kctl.model import Endpoint
 from kctl.runtime.complaints import Complaints
 from kctl.runtime.network import Listener, Receiver, Transport

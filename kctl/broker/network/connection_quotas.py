@@ -12,10 +12,11 @@ Kafka 2.7: kafka.network.ConnectionQuotas, org.apache.kafka.common.metrics.stats
 KIP-612
 """
 
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from kctl.broker.network.limits import NetworkLimits
 from kctl.broker.sampled_rate import SampledRate, Windows
+from kctl.lazy_dataclass import dataclass
 
 
 class CreationRate:

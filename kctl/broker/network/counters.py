@@ -1,6 +1,8 @@
 """NetworkCounters: counts traffic and connections of a broker, for metrics."""
 
-from dataclasses import dataclass, field
+from dataclasses import field
+
+from kctl.lazy_dataclass import dataclass
 
 
 @dataclass(slots=True)

@@ -1,10 +1,11 @@
 """NetworkLimits: the limits on a broker's clients, with Kafka's names and defaults."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 from kctl.configs.broker_config import BrokerConfig
 from kctl.configs.listener_config import ListenerConfig
+from kctl.lazy_dataclass import dataclass
 
 UNLIMITED = 2_147_483_647
 # Maximum size of a request before its connection is authenticated, or is authenticated again

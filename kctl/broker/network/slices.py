@@ -19,11 +19,11 @@ Kafka 2.7 uses threads for this: num.io.threads of kafka.server.KafkaRequestHand
 
 from collections.abc import Callable, Iterator
 from copy import copy
-from dataclasses import dataclass
 from typing import Any
 
 from kctl.broker.request import Request
 from kctl.errors import CorruptDataError
+from kctl.lazy_dataclass import dataclass
 from kctl.protocol.api_keys import ApiKey
 from kctl.protocol.schema import Message
 from kctl.runtime.scheduler import Scheduler

@@ -13,13 +13,13 @@ maybePropagateIsrChanges)}, kafka.cluster.Partition; KIP-497.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Protocol
 
 from kctl.broker.replication.isr_state import IsrState
 from kctl.broker.replication.partition import Partition
 from kctl.broker.replication.replica_manager import ReplicaManager
 from kctl.errors import KctlError
+from kctl.lazy_dataclass import dataclass
 from kctl.model import LeaderAndIsr, TopicPartition
 from kctl.protocol.error_codes import ApiError, ErrorCode
 from kctl.protocol.messages.alter_isr import (

@@ -7,12 +7,12 @@ Kafka 2.7: kafka.server.DelayedProduce, DelayedFetch, DelayedDeleteRecords.
 """
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from dataclasses import dataclass
 
 from kctl.broker.log.unified_log import FetchDataInfo, FetchIsolation, LogAppendInfo, UnifiedLog
 from kctl.broker.log.validation_rules import RecordError
 from kctl.broker.purgatory import DelayedOperation
 from kctl.broker.replication.partition import Partition, Role
+from kctl.lazy_dataclass import dataclass
 from kctl.protocol.error_codes import ApiError, ErrorCode
 from kctl.protocol.messages.fetch import FetchPartition
 

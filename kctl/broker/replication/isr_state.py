@@ -14,8 +14,9 @@ Kafka 2.7: kafka.cluster.{CommittedIsr, PendingExpandIsr, PendingShrinkIsr}; KIP
 """
 
 from collections.abc import Collection
-from dataclasses import dataclass
 from enum import Enum
+
+from kctl.lazy_dataclass import dataclass
 
 
 class IsrChange(Enum):

@@ -13,12 +13,12 @@ Kafka 2.7: kafka.server.ReplicaManager (`becomeLeaderOrFollower`, `stopReplicas`
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 
 from kctl.broker.log.log_config import LogConfig
 from kctl.broker.replication.partition import Partition, Role
 from kctl.broker.replication.replica_manager import ReplicaManager
 from kctl.errors import StorageError
+from kctl.lazy_dataclass import dataclass
 from kctl.model import LEADER_DURING_DELETE, TopicPartition
 from kctl.protocol.constants import EPOCH_DURING_DELETE, NO_EPOCH
 from kctl.protocol.error_codes import ErrorCode

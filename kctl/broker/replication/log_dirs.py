@@ -4,10 +4,11 @@ Kafka 2.7: kafka.server.ReplicaManager (`describeLogDirs`); KIP-113.
 """
 
 from collections.abc import Container
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from kctl.broker.log.log_manager import LogManager
 from kctl.broker.log.unified_log import UnifiedLog
+from kctl.lazy_dataclass import dataclass
 from kctl.model import TopicPartition
 from kctl.protocol.error_codes import ErrorCode
 from kctl.work import Work, parts

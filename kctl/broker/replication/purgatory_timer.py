@@ -32,8 +32,10 @@ class PurgatoryTimer(Purgatory):
     def _postponed(self) -> None:
         if not self._has_turn:
             self._has_turn = True
-            # By a timer: the loop serves its descriptors before its timers.
-            self._scheduler.call_later(0, self._turn)
+            # By a timer: the loop serves its descriptors before its timers. Not by `call_later(0)`,
+            # with which long work continues: here the units of many short turns may have been used
+            # up, after which a search for cycles is not worth its time.
+            self._scheduler.call_at(self._clock.monotonic_ms(), self._turn)
 
     def _turn(self) -> None:
         self._has_turn = False

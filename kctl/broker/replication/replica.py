@@ -3,8 +3,9 @@
 Kafka 2.7: kafka.cluster.Replica; KIP-107 (log start offset), KAFKA-7128 (epoch start).
 """
 
-from dataclasses import dataclass
 from typing import Final
+
+from kctl.lazy_dataclass import dataclass
 
 UNKNOWN_OFFSET: Final = -1
 

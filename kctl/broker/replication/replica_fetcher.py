@@ -26,12 +26,12 @@ Kafka 2.7: kafka.server.{AbstractFetcherThread, ReplicaFetcherThread}.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Protocol
 
 from kctl.broker.quotas import ReplicationQuota
 from kctl.broker.replication.fetch_session_handler import FetchSessionHandler
+from kctl.lazy_dataclass import dataclass
 from kctl.model import TopicPartition
 from kctl.protocol.constants import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, NO_EPOCH
 from kctl.protocol.error_codes import ErrorCode

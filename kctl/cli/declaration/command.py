@@ -7,7 +7,6 @@ exit status or None) or exception into the exit status of the process.
 
 import inspect
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Annotated, Any, get_args, get_origin
 
 from kctl.cli import failures
@@ -19,6 +18,7 @@ from kctl.cli.output import Output, OutputFormat
 from kctl.cli.pipes import begin_command
 from kctl.cli.session import Session
 from kctl.errors import UsageError
+from kctl.lazy_dataclass import dataclass
 
 _CONNECT: dict[str, tuple[Any, object]] = {
     "bootstrap_server": (

@@ -15,7 +15,9 @@ bool is a flag. The parameter's default makes it optional.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
+
+from kctl.lazy_dataclass import dataclass
 
 
 @dataclass(frozen=True, slots=True, init=False)

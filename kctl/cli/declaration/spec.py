@@ -3,12 +3,13 @@
 import inspect
 import re
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import Enum
 from types import UnionType
 from typing import Annotated, Any, Union, get_args, get_origin
 
 from kctl.cli.declaration.declarations import Argument, CommandGroup, Option
+from kctl.lazy_dataclass import dataclass
 
 HELP_OPTIONS = ("--help", "-h")
 HELP_JSON_OPTION = "--help-json"

@@ -1,7 +1,8 @@
 """The steps of the demo: what each shows, and its commands as a shell takes them."""
 
-from dataclasses import dataclass
 from enum import Enum
+
+from kctl.lazy_dataclass import dataclass
 
 READY_FILE = "ready"
 

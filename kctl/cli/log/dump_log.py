@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING
 
 from kctl.cli.declaration.command import local_command
@@ -21,6 +21,7 @@ from kctl.cli.log.log_filters import FilterFactory, FilterOptions
 from kctl.cli.output import Output, OutputFormat
 from kctl.cli.tables.spark import SparkOptions
 from kctl.errors import UsageError
+from kctl.lazy_dataclass import dataclass
 
 if TYPE_CHECKING:
     from kctl.dump.filters import RecordFilter

@@ -1,12 +1,12 @@
 """The options of kctl dump-log, in groups: what to read, what to show of it, and how."""
 
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated
 
 from kctl.cli.declaration.declarations import Argument, Option
 from kctl.cli.items import positive
 from kctl.errors import UsageError
+from kctl.lazy_dataclass import dataclass
 
 if TYPE_CHECKING:
     from kctl.dump.values import Decoder

@@ -1,11 +1,11 @@
 """--key-as and --value-as of kctl dump-log, and the schemas that some of them need."""
 
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated
 
 from kctl.cli.declaration.declarations import Option
 from kctl.errors import UsageError
+from kctl.lazy_dataclass import dataclass
 from kctl.records.bulk import require_bulk
 
 if TYPE_CHECKING:

@@ -1,13 +1,13 @@
 """The options that select records of a log directory, and the filters made of them."""
 
 import re
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated
 
 from kctl.cli.declaration.declarations import Option
 from kctl.cli.items import positive
 from kctl.cli.read_options import OffsetOption
 from kctl.errors import UsageError
+from kctl.lazy_dataclass import dataclass
 
 if TYPE_CHECKING:
     from kctl.dump.filters import RecordFilter

@@ -1,10 +1,10 @@
 """The options of kctl repair-log."""
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated
 
 from kctl.cli.declaration.declarations import Option
 from kctl.errors import UsageError
+from kctl.lazy_dataclass import dataclass
 
 if TYPE_CHECKING:
     from kctl.repair.repair_plan import RepairRequest

@@ -1,10 +1,10 @@
 """The options of kctl mirror run that change records, or keep them from going round."""
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any
 
 from kctl.cli.declaration.declarations import Option
 from kctl.errors import KctlError, UsageError
+from kctl.lazy_dataclass import dataclass
 
 if TYPE_CHECKING:
     from kctl.mirror.record_changes import Change, Loops

@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Callable, Coroutine, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 from kctl.cli.connect import ConnectOptions, resolve
@@ -10,6 +10,7 @@ from kctl.cli.declaration.declarations import Option
 from kctl.cli.output import Output, OutputFormat
 from kctl.cli.session import Session
 from kctl.errors import UsageError
+from kctl.lazy_dataclass import dataclass
 
 if TYPE_CHECKING:
     from kctl.admin.admin_client import AdminClient

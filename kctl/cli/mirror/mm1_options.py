@@ -1,6 +1,5 @@
 """The options of kctl mirror run that are those of MirrorMaker 1, and its two files."""
 
-from dataclasses import dataclass
 from typing import Annotated
 
 from kctl.cli.declaration.declarations import Option
@@ -9,6 +8,7 @@ from kctl.cli.mirror.mm2_options import Flow, Mm2Options
 from kctl.cli.mirror.topic_options import TopicOptions
 from kctl.cli.text_files import read_text
 from kctl.errors import UsageError
+from kctl.lazy_dataclass import dataclass
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,7 @@
 """The options of kctl mirror run about MirrorMaker 2: its option file, and its own topics."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated
 
 from kctl.cli.declaration.declarations import Option
@@ -9,6 +9,7 @@ from kctl.cli.mirror.ends import EndOptions, FlowEnds
 from kctl.cli.mirror.topic_options import TopicOptions
 from kctl.cli.text_files import read_text
 from kctl.errors import UsageError
+from kctl.lazy_dataclass import dataclass
 
 if TYPE_CHECKING:
     from kctl.mirror.mm2_formats import Mm2Settings

@@ -1,6 +1,6 @@
 """kctl mirror run: copies topics to another cluster."""
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Any
 
 from kctl.cli.declaration.declarations import Option
@@ -15,6 +15,7 @@ from kctl.cli.mirror.run_metered import run_with_metrics
 from kctl.cli.mirror.topic_options import DEFAULT_NAME, NameOption, TopicOptions
 from kctl.cli.units import parse_rate
 from kctl.errors import UsageError
+from kctl.lazy_dataclass import dataclass
 from kctl.mirror.loss import OnLoss
 
 if TYPE_CHECKING:

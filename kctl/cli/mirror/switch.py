@@ -1,6 +1,6 @@
 """kctl mirror switch: moves groups to the other side of a mirror."""
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Any
 
 from kctl.cli.declaration.declarations import Argument, Option
@@ -10,6 +10,7 @@ from kctl.cli.mirror.ends import EndOptions
 from kctl.cli.mirror.topic_options import DEFAULT_NAME, NameOption
 from kctl.cli.output import Output, Table
 from kctl.cli.session import Question, Session
+from kctl.lazy_dataclass import dataclass
 
 if TYPE_CHECKING:
     from kctl.errors import KctlError

@@ -1,11 +1,11 @@
 """The options of kctl mirror that choose topics and name them in the target."""
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated
 
 from kctl.cli.declaration.command import INT32_COUNT
 from kctl.cli.declaration.declarations import Option
 from kctl.errors import UsageError
+from kctl.lazy_dataclass import dataclass
 
 if TYPE_CHECKING:
     from kctl.mirror.topics import TopicChoice

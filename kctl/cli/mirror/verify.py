@@ -3,7 +3,6 @@
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -17,6 +16,7 @@ from kctl.cli.mirror.topic_options import ExcludeOption, RenameOption, SourceAli
 from kctl.cli.output import Output, Table
 from kctl.cli.tables.spark import SparkOptions, absolute
 from kctl.errors import UsageError
+from kctl.lazy_dataclass import dataclass
 from kctl.mirror.comparison import Comparison
 from kctl.records.bulk import require_bulk
 

@@ -1,6 +1,5 @@
 """kctl profile: adds, selects, logs in to, lists, shows and removes profiles of clusters."""
 
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Annotated, Any
 
@@ -14,6 +13,7 @@ from kctl.cli.profile.profile_file import ProfileFile, edit_profile
 from kctl.cli.units import parse_duration_ms
 from kctl.client.bootstrap_servers import parse_servers
 from kctl.errors import UsageError
+from kctl.lazy_dataclass import dataclass
 
 app = CommandGroup()
 

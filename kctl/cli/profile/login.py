@@ -8,7 +8,6 @@ next login replaces it.
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
 from kctl.cli.connect import ConnectOptions, flatten_profile, settings_of
@@ -19,6 +18,7 @@ from kctl.cli.profile.guard import take_guard
 from kctl.cli.profile.profile_file import ProfileFile, write_private
 from kctl.cli.session import Session
 from kctl.errors import UsageError
+from kctl.lazy_dataclass import dataclass
 from kctl.model import SecurityProtocol
 from kctl.protocol.sasl.mechanism import PLAIN
 from kctl.protocol.sasl.scram import BY_NAME

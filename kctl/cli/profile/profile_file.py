@@ -2,12 +2,12 @@
 
 import os
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from kctl.cli.connect import config_file, read_config
 from kctl.errors import UsageError, not_found
+from kctl.lazy_dataclass import dataclass
 
 _OWNER_ONLY = 0o600
 

@@ -1,7 +1,6 @@
 """kctl consume: reads the records of topics."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
@@ -22,6 +21,7 @@ from kctl.cli.records.zookeeper_group import ZooKeeperOption, check_options
 from kctl.cli.session import Session
 from kctl.errors import TimedOutError, UsageError
 from kctl.export.options import Isolation
+from kctl.lazy_dataclass import dataclass
 
 if TYPE_CHECKING:
     from kctl.admin.admin_client import AdminClient

@@ -4,13 +4,13 @@ Kafka 0.7: kafka.producer.ConsoleProducer
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated
 
 from kctl.cli.declaration.declarations import Option
 from kctl.cli.records.produce_report import ProduceReport
 from kctl.cli.session import Session
 from kctl.errors import UnreachableError, UsageError
+from kctl.lazy_dataclass import dataclass
 
 if TYPE_CHECKING:
     from kctl.admin.record_writer import WriteRequest

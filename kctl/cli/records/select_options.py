@@ -1,10 +1,10 @@
 """The options of kctl consume that select records and parts of their values."""
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated
 
 from kctl.cli.declaration.command import COUNT
 from kctl.cli.declaration.declarations import Option
+from kctl.lazy_dataclass import dataclass
 
 if TYPE_CHECKING:
     from kctl.client.record_filter import RecordFilter

@@ -2,12 +2,12 @@
 
 import json
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated, Any
 
 from kctl.cli.declaration.declarations import Option
 from kctl.errors import KctlError, UsageError
+from kctl.lazy_dataclass import dataclass
 
 if TYPE_CHECKING:
     from kctl.client.consumer import FetchedRecord

@@ -4,7 +4,6 @@ import contextlib
 import gc
 import os
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
 from kctl.broker.loggers import LogSettings
@@ -13,6 +12,7 @@ from kctl.cli.output import Output
 from kctl.cli.serve.monitoring_options import of_broker
 from kctl.cli.serve.settings import given_settings, warn_of_settings
 from kctl.errors import UsageError
+from kctl.lazy_dataclass import dataclass
 from kctl.local_cluster.control import STATE_FILE, ControlAddress, ControlServer
 from kctl.local_cluster.plan import (
     BrokerPlan,

@@ -1,13 +1,13 @@
 """kctl serve --kafka-0.7: from the command line and 0.7's server.properties to a running broker."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from kctl.cli.failures import DONE
 from kctl.cli.output import Output
 from kctl.cli.serve.settings import given_settings
 from kctl.errors import UsageError
+from kctl.lazy_dataclass import dataclass
 
 if TYPE_CHECKING:
     from kctl.broker07.broker import Broker07, Places

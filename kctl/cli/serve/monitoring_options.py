@@ -1,6 +1,6 @@
 """The options of `kctl serve` about its metrics and its log."""
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated, ClassVar
 
@@ -8,6 +8,7 @@ from kctl.cli.declaration.declarations import Option
 from kctl.cli.metrics_options import MetricsOptions
 from kctl.cli.units import parse_duration_ms, parse_size
 from kctl.errors import UsageError
+from kctl.lazy_dataclass import dataclass
 
 if TYPE_CHECKING:
     from kctl.broker.loggers import LogSettings

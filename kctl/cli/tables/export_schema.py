@@ -1,12 +1,12 @@
 """Finds the schema of values: in a file, a registry or, for `kctl export`, the existing table."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from kctl.cli.declaration.declarations import Option
 from kctl.errors import UsageError
+from kctl.lazy_dataclass import dataclass
 from kctl.records.bulk import require_bulk
 
 if TYPE_CHECKING:

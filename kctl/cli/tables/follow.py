@@ -2,7 +2,6 @@
 
 import sys
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated
 
 from kctl.cli.declaration.command import COUNT
@@ -13,6 +12,7 @@ from kctl.cli.session import Session
 from kctl.cli.tables.spark import SparkOptions, spark_connection, spark_session
 from kctl.cli.units import format_bytes, parse_duration_ms, parse_size
 from kctl.errors import UsageError
+from kctl.lazy_dataclass import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Iterator

@@ -3,7 +3,6 @@
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -12,6 +11,7 @@ from kctl.cli.declaration.declarations import Option
 from kctl.cli.pipes import write_message
 from kctl.cli.session import Session
 from kctl.errors import KctlError, UsageError, missing_extra
+from kctl.lazy_dataclass import dataclass
 from kctl.records.bulk import require_bulk
 
 if TYPE_CHECKING:

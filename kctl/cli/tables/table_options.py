@@ -1,6 +1,5 @@
 """The options of kctl export about the table, and about records that it cannot take."""
 
-from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -9,6 +8,7 @@ from kctl.cli.declaration.declarations import Option
 from kctl.cli.units import parse_size
 from kctl.errors import UsageError
 from kctl.export.options import COLUMNS, OnUndecodable
+from kctl.lazy_dataclass import dataclass
 
 if TYPE_CHECKING:
     from kctl.runtime.disk import Disk

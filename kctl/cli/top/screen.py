@@ -8,12 +8,13 @@ Every other key changes a field of the state and no mode.
 
 from collections import deque
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import Enum
 
 from kctl.cli.bars import shortened, sparkline
 from kctl.cli.table_text import cell_text, text_width
 from kctl.cli.units import format_bytes, format_duration
+from kctl.lazy_dataclass import dataclass
 
 Row = dict[str, object]
 

@@ -1,9 +1,9 @@
 """The options that select partitions by state, as those of kafka-topics do."""
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated
 
 from kctl.cli.declaration.declarations import Option
+from kctl.lazy_dataclass import dataclass
 
 if TYPE_CHECKING:
     from kctl.admin.partition_states import PartitionState

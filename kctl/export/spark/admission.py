@@ -8,9 +8,8 @@ does not wait.
 Spark: org.apache.spark.sql.kafka010.KafkaMicroBatchStream
 """
 
-from dataclasses import dataclass
-
 from kctl.export.live_plan import Ranges
+from kctl.lazy_dataclass import dataclass
 from kctl.model import TopicPartition
 
 # topic -> partition (as text) -> offset: the form of a streaming checkpoint.

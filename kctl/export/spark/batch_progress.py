@@ -18,10 +18,10 @@ The offset is the number of the batch plus one, and the metadata holds the state
 """
 
 import re
-from dataclasses import dataclass
 from enum import StrEnum
 
 from kctl.errors import KctlError, UsageError
+from kctl.lazy_dataclass import dataclass
 
 # The default of offset.metadata.max.bytes.
 METADATA_BYTES_MAX = 4096

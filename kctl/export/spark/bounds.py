@@ -21,12 +21,13 @@ validateBatchOptions), KafkaOffsetReaderAdmin
 import json
 import re
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import Enum, StrEnum, auto
 
 from kctl.errors import KctlError, UsageError
 from kctl.export.live_plan import Ranges
 from kctl.export.spark.admission import Offsets
+from kctl.lazy_dataclass import dataclass
 from kctl.model import TopicPartition
 
 # Their values in JSON.

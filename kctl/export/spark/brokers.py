@@ -5,7 +5,7 @@ connection's settings are a plain value that can be pickled.
 """
 
 from collections.abc import Coroutine, Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from kctl.export.export import Task
@@ -14,6 +14,7 @@ from kctl.export.live_plan import LiveSplit
 from kctl.export.manifest import ManifestRow
 from kctl.export.options import ExportOptions
 from kctl.export.spark.bounds import SKIP_HINT, DataLossError
+from kctl.lazy_dataclass import dataclass
 from kctl.records.columnar import RecordColumns
 
 if TYPE_CHECKING:

@@ -16,7 +16,6 @@ import json
 import re
 from collections.abc import Mapping
 from contextlib import closing
-from dataclasses import dataclass
 from typing import Any
 
 from pyspark.errors import PySparkException
@@ -29,6 +28,7 @@ from kctl.export.spark.options import SourceOptions
 from kctl.export.spark.places import Place, place_of
 from kctl.export.spark.predicate import Predicate, Region, parse_predicate
 from kctl.export.splits import Split
+from kctl.lazy_dataclass import dataclass
 from kctl.model import TopicPartition
 
 __all__ = ["PartitionRead", "ReadPlan", "explain", "read"]

@@ -11,7 +11,7 @@ finds it.
 
 from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from kctl.export.export import ExportRequest
@@ -21,6 +21,7 @@ from kctl.export.live_plan import LiveSplit
 from kctl.export.spark.brokers import Connection, new_runtime
 from kctl.export.spark.runner import task_error
 from kctl.export.splits import Split
+from kctl.lazy_dataclass import dataclass
 from kctl.runtime.future import CancelledError
 
 if TYPE_CHECKING:

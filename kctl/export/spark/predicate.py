@@ -11,8 +11,9 @@ has a time zone; all others are literals.
 
 import re
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from kctl.lazy_dataclass import dataclass
 from kctl.model import TopicPartition
 
 _TOKEN = re.compile(

@@ -10,7 +10,6 @@ Spark: org.apache.spark.sql.kafka010.{KafkaBatchWrite, KafkaStreamingWrite}
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
@@ -34,6 +33,7 @@ from kctl.export.spark.sink_tasks import (
     write_in_transaction,
     write_rows,
 )
+from kctl.lazy_dataclass import dataclass
 
 # Local properties that Spark sets for the tasks of a stream.
 _QUERY = "sql.streaming.queryId"

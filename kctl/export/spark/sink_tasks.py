@@ -10,7 +10,6 @@ stream has no batch that could run again: its name is new for each job.
 
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import pyarrow as pa  # type: ignore[import-untyped]
@@ -21,6 +20,7 @@ from kctl.export.spark.batch_progress import BatchProgress, TaskTransaction, par
 from kctl.export.spark.brokers import OpenConnection
 from kctl.export.spark.row_writer import RowWriter, chunked
 from kctl.export.spark.sink_options import SinkOptions
+from kctl.lazy_dataclass import dataclass
 from kctl.model import TopicPartition
 from kctl.protocol.error_codes import ApiError, ErrorCode
 

@@ -2,8 +2,9 @@
 the run."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from statistics import median
+
+from kctl.lazy_dataclass import dataclass
 
 SLOWEST_MAX = 3
 # A task that takes longer than so many medians holds up the others.

@@ -9,8 +9,8 @@ by their order (patience diff).
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Hashable, Iterator, Sequence
-from dataclasses import dataclass
 
+from kctl.lazy_dataclass import dataclass
 from kctl.mirror.proof.records import Identity
 
 # Equal records after which two streams are aligned again.

@@ -9,8 +9,9 @@ otherwise it is missing or extra.
 from bisect import bisect_left
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from kctl.lazy_dataclass import dataclass
 from kctl.mirror.proof.differences import Difference, DifferenceKind, Moved
 from kctl.mirror.proof.records import FIELDS, Identity
 

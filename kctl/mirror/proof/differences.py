@@ -1,9 +1,11 @@
 """Difference: what a proof reports with the offsets of both sides, and the bounded list of them."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING
+
+from kctl.lazy_dataclass import dataclass
 
 if TYPE_CHECKING:
     from kctl.records.columnar_batches import BatchDamage

@@ -18,7 +18,7 @@ Kafka 2.7: none; kafka.log.Cleaner removes what is not compared
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import IntEnum
 from hashlib import blake2b
 from struct import Struct
@@ -27,6 +27,7 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
+from kctl.lazy_dataclass import dataclass
 from kctl.mirror.proof.differences import NO_OFFSET, Difference, DifferenceKind, Differences
 from kctl.mirror.proof.records import Identity, Records
 

@@ -7,11 +7,11 @@ the record has at the source, where it began. Then both sides must be equal.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from kctl.lazy_dataclass import dataclass
 from kctl.mirror.proof.records import Identity, Records
 from kctl.mirror.record_changes import PATH_HEADER
 

@@ -21,12 +21,13 @@ Kafka 2.7: kafka.tools.ReplicaVerificationTool, which compares checksums at equa
 """
 
 from collections import deque
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import Enum
 from typing import NamedTuple, Protocol
 
 import numpy as np
 
+from kctl.lazy_dataclass import dataclass
 from kctl.mirror.proof.alignment import ANCHOR, Hunk, loose_hunk, next_hunk
 from kctl.mirror.proof.classification import Classifier, Side
 from kctl.mirror.proof.differences import (

@@ -6,10 +6,9 @@ stay. So two runs of batches of equal sizes are compared byte by byte at once, a
 are left out.
 """
 
-from dataclasses import dataclass
-
 import numpy as np
 
+from kctl.lazy_dataclass import dataclass
 from kctl.records.columnar_batches import BatchColumns, Int64s, Mask
 from kctl.records.memory_records import CURRENT_MAGIC
 from kctl.records.record_batch import TRANSACTIONAL_MASK

@@ -5,11 +5,11 @@ at the speed of C, and an identity can be looked up in a dictionary.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from kctl.lazy_dataclass import dataclass
 from kctl.mirror.proof.raw import Batches
 from kctl.records.columnar import RecordColumns, decode_chunks
 from kctl.records.columnar_batches import BatchColumns, BatchDamage, Int64s, Mask

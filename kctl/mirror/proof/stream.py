@@ -6,10 +6,11 @@ decoded records. Memory is bounded: one chunk is asked for only when no batch is
 """
 
 from collections import deque
-from dataclasses import dataclass, field
+from dataclasses import field
 
 import numpy as np
 
+from kctl.lazy_dataclass import dataclass
 from kctl.mirror.proof.raw import Batches
 from kctl.mirror.proof.records import Identity, Records, RecordView, decode
 from kctl.records.columnar_batches import BatchDamage

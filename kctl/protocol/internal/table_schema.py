@@ -17,10 +17,11 @@ Kafka 4.1: the JSON schemas in common/message and common/metadata of its jars; K
 
 import base64
 import struct
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from kctl.errors import CorruptDataError
+from kctl.lazy_dataclass import dataclass
 from kctl.protocol.primitives import Buffer, check_tag_count, read_tag_header, read_uvarint
 from kctl.protocol.schema import is_in
 

@@ -14,9 +14,9 @@ import base64
 import binascii
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
+from kctl.lazy_dataclass import dataclass
 from kctl.protocol.sasl.oauthbearer import RejectedToken
 
 # Maximum length of a token.

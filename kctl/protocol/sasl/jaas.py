@@ -10,9 +10,9 @@ Kafka 2.7: org.apache.kafka.common.security.JaasConfig.
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 
 from kctl.errors import UsageError
+from kctl.lazy_dataclass import dataclass
 from kctl.protocol.sasl.mechanism import (
     AWS_MSK_IAM,
     OAUTHBEARER,

@@ -5,9 +5,10 @@ is the password of a SCRAM login: its id is the user name, its HMAC the password
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from kctl.errors import UsageError
+from kctl.lazy_dataclass import dataclass
 from kctl.protocol.sasl.jaas import JaasConfig
 from kctl.protocol.sasl.mechanism import OAUTHBEARER, SUPPORTED_MECHANISMS
 

@@ -1,8 +1,8 @@
 """The runtime on the operating system: the only code that accesses it."""
 
 import sys
-from dataclasses import dataclass
 
+from kctl.lazy_dataclass import dataclass
 from kctl.runtime.real.clock import RealClock
 from kctl.runtime.real.disk import RealDisk
 from kctl.runtime.real.entropy import RealEntropy

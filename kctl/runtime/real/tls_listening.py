@@ -11,9 +11,10 @@ Kafka 2.7: org.apache.kafka.common.security.ssl.SslFactory (`createNewSslEngineF
 import os
 import ssl
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from kctl.errors import UsageError
+from kctl.lazy_dataclass import dataclass
 from kctl.runtime.real.tls_context import client_context, read_stores, server_context
 from kctl.tls.settings import TlsSettings
 from kctl.tls.store_changes import check_replacement

@@ -4,10 +4,11 @@ Kafka 2.7: kafka.coordinator.group.MemberMetadata; KIP-345 for the instance id.
 """
 
 from collections.abc import Collection
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from kctl.broker.coordinator.outcome import Reply
 from kctl.broker.coordinator.timers import Timer
+from kctl.lazy_dataclass import dataclass
 
 
 @dataclass(slots=True, eq=False)

@@ -9,7 +9,6 @@ required), KIP-389 (group.max.size), KIP-559 (protocol checked in SyncGroup).
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from kctl.broker.coordinator.group.append_errors import group_error
 from kctl.broker.coordinator.group.group import Group, GroupState
@@ -23,6 +22,7 @@ from kctl.broker.coordinator.group.rebalance import (
 )
 from kctl.broker.coordinator.group.settings import GroupSettings
 from kctl.broker.coordinator.outcome import Later, Moment, Outcome, Reply, Settled, Write
+from kctl.lazy_dataclass import dataclass
 from kctl.protocol.error_codes import ErrorCode
 from kctl.protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
 from kctl.protocol.messages.leave_group import LeaveGroupResponse, MemberIdentity, MemberResponse

@@ -7,7 +7,6 @@ Kafka 2.7: kafka.coordinator.group.GroupCoordinator; KIP-98, KIP-447.
 """
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 
 from kctl.broker.coordinator.group.append_errors import offsets_error
 from kctl.broker.coordinator.group.group import Group, GroupState
@@ -16,6 +15,7 @@ from kctl.broker.coordinator.group.rebalance import Rebalance
 from kctl.broker.coordinator.group.records import OffsetRecord, offset_record
 from kctl.broker.coordinator.group.settings import GroupSettings
 from kctl.broker.coordinator.outcome import Moment, Outcome, Reply, Write
+from kctl.lazy_dataclass import dataclass
 from kctl.model import TopicPartition
 from kctl.protocol.constants import NO_EPOCH
 from kctl.protocol.error_codes import ErrorCode

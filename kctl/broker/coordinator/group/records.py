@@ -6,13 +6,13 @@ group (group id). A value begins with its own version, or is missing (a tombston
 Kafka 2.7: kafka.coordinator.group.GroupMetadataManager (offsetCommitKey, groupMetadataValue, ...).
 """
 
-from dataclasses import dataclass
 from struct import Struct
 
 from kctl.broker.coordinator.group.group import Group
 from kctl.broker.coordinator.group.member import Member
 from kctl.broker.coordinator.group.offsets import NO_EXPIRY, CommittedOffset
 from kctl.errors import CorruptDataError
+from kctl.lazy_dataclass import dataclass
 from kctl.model import TopicPartition
 from kctl.protocol.internal.consumer_offsets import (
     EXPIRING_OFFSET_VALUE_VERSION,

@@ -10,10 +10,11 @@ TransactionMarkerRequestCompletionHandler.
 """
 
 from collections.abc import Callable, Hashable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Generic, TypeVar
 
 from kctl.broker.coordinator.transaction.transaction_coordinator import EndMarkers
+from kctl.lazy_dataclass import dataclass
 from kctl.model import NO_LEADER, TopicPartition
 from kctl.protocol.error_codes import ErrorCode
 from kctl.protocol.messages.write_txn_markers import (

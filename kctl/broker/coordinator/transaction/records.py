@@ -5,10 +5,9 @@ The key is the transactional id; the value is its whole state, or missing (a tom
 Kafka 2.7: kafka.coordinator.transaction.TransactionLog.
 """
 
-from dataclasses import dataclass
-
 from kctl.broker.coordinator.transaction.transaction import Transaction
 from kctl.errors import CorruptDataError
+from kctl.lazy_dataclass import dataclass
 from kctl.model import TopicPartition
 from kctl.protocol.internal.transaction_state import (
     KEY_VERSION,

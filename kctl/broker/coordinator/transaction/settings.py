@@ -3,7 +3,7 @@
 Kafka 2.7: kafka.coordinator.transaction.TransactionConfig.
 """
 
-from dataclasses import dataclass
+from kctl.lazy_dataclass import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,8 +16,9 @@ Kafka 2.7: kafka.coordinator.transaction.TransactionMetadata, TransactionState; 
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
+from kctl.lazy_dataclass import dataclass
 from kctl.model import TopicPartition
 from kctl.protocol.internal.transaction_state import TransactionState
 from kctl.records.record_batch import NO_PRODUCER_EPOCH, NO_PRODUCER_ID

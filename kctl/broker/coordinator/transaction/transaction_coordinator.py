@@ -16,7 +16,7 @@ KIP-360, KIP-588.
 """
 
 from collections.abc import Callable, Collection, Iterable
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from kctl.broker.coordinator.outcome import Moment, Outcome, Reply, Write
 from kctl.broker.coordinator.timers import Timer, TimerQueue
@@ -29,6 +29,7 @@ from kctl.broker.coordinator.transaction.records import (
 )
 from kctl.broker.coordinator.transaction.settings import TransactionSettings
 from kctl.broker.coordinator.transaction.transaction import Transaction, new_transaction
+from kctl.lazy_dataclass import dataclass
 from kctl.model import TopicPartition
 from kctl.protocol.error_codes import ErrorCode
 from kctl.protocol.internal.transaction_state import TransactionState
