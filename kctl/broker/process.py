@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 
 from kctl.broker.broker import Broker
 from kctl.broker.event_log import EventLog
+from kctl.broker.handlers import load_handlers
 from kctl.broker.loggers import LogSettings, broker_levels
 from kctl.configs.broker_config import BrokerConfig
 from kctl.metrics.metrics_port import MetricsPort
@@ -74,8 +75,9 @@ def run_broker(
             await broker.set_passwords(users)
         if broker.services is not None and broker.services.acl_cache is not None:
             await broker.services.acl_cache.add(acls)
-        # Nothing waits for it: a client that comes first loads its codec itself.
+        # Nothing waits for them: a client that comes first loads what it needs itself.
         runtime.scheduler.run_aside(load_codecs, "codecs")
+        runtime.scheduler.run_aside(load_handlers, "handlers")
 
     try:
         serving.run(start, lambda: on_ready(broker))

@@ -10,7 +10,7 @@ import sys
 
 import pytest
 
-from kctl.broker.handlers import HANDLERS
+from kctl.broker.handlers import FREQUENT, HANDLERS
 
 # Only for brokers and clients that are configured to authenticate, to authorize or to use TLS.
 SECURITY = (
@@ -98,6 +98,20 @@ def test_a_command_on_a_cluster_without_security_loads_none_of_it(loaded, kctl_b
     assert modules.isdisjoint({"bz2", "hashlib", "lzma", "shutil", "uuid"})
     assert not {it for it in modules if it.startswith("kctl.broker.")}
     assert "kctl.configs.broker_config" not in modules
+
+
+def test_frequent_handlers_are_loaded_beside_the_first_requests():
+    names = [f"kctl.broker.handlers.{name}" for name in FREQUENT]
+    code = (
+        "import sys, kctl.broker.process\n"
+        "from kctl.broker.handlers import load_handlers\n"
+        f"names = {names}\n"
+        "print(sum(name in sys.modules for name in names))\n"
+        "load_handlers()\n"
+        "print(sum(name in sys.modules for name in names))\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["0", str(len(names))]
 
 
 def test_a_handler_that_is_loaded_later_exists():
