@@ -270,9 +270,12 @@ class Follower:
             while True:
                 began_ms = self._now_ms()
                 if await self.round():
+                    round_ms = self._now_ms() - began_ms
                     self._expire()
                     await self._compact(began_ms)
-                    passed_ms = self._now_ms() - began_ms
+                    # The next round may take as long, and ends when the interval does: a record
+                    # that comes right after a look is in the table after `every_ms`.
+                    passed_ms = self._now_ms() - began_ms + round_ms
                     await sleep(self._runtime.scheduler, max(0, self._every_ms - passed_ms))
         finally:
             self._commit()
