@@ -9,7 +9,7 @@ Invariant: the bytes are those that RecordBatchBuilder makes of the same records
 Kafka 2.7: org.apache.kafka.common.record.DefaultRecord.writeTo, MemoryRecordsBuilder; KIP-98
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -110,35 +110,33 @@ def _encoded_records(
     keys, values = rows.column("key"), rows.column("value")
     first = np.repeat(starts, np.diff(np.append(starts, count)))
     key_lengths, value_lengths = _lengths(keys), _lengths(values)
-    fields = [
-        (timestamps - timestamps[first], MAX_VARLONG_BYTES),
-        (np.arange(count, dtype=np.int64) - first, MAX_VARINT_BYTES),
-        (key_lengths, MAX_VARINT_BYTES),
-    ]
+    value_sizes = _varints(value_lengths)
     # Attributes, then the fields; then the value's length.
-    sizes = 1 + sum(_varint_sizes(field) for field, _ in fields) + _varint_sizes(value_lengths)
-    sizes = sizes + np.maximum(key_lengths, 0) + np.maximum(value_lengths, 0) + _lengths(headers)
-    attributes = np.zeros((count, 1), np.uint8)
-    parts = [_varints(sizes, MAX_VARINT_BYTES), (attributes, np.ones((count, 1), np.bool_))]
-    parts += [_varints(field, width) for field, width in fields]
+    fields = [
+        _varints(np.zeros(count, np.int64)), _varints(timestamps - timestamps[first]),
+        _varints(np.arange(count, dtype=np.int64) - first), _varints(key_lengths),
+    ]  # fmt: skip
+    sizes = np.maximum(key_lengths, 0) + np.maximum(value_lengths, 0) + _lengths(headers)
+    for field in (*fields, value_sizes):
+        sizes += field.sizes
     return pc.binary_join_element_wise(
-        _as_binary(parts), keys, _as_binary([_varints(value_lengths, MAX_VARINT_BYTES)]), values,
-        headers, _EMPTY, null_handling="replace", null_replacement="",
+        _as_binary([_varints(sizes), *fields]), keys, _as_binary([value_sizes]), values, headers,
+        _EMPTY, null_handling="replace", null_replacement="",
     )  # fmt: skip
 
 
 def _encoded_headers(column: pa.Array) -> pa.Array:
     """Return each record's count of headers and the headers."""
     counts = pc.fill_null(pc.list_value_length(column), 0).to_numpy(zero_copy_only=False)
-    heads = _as_binary([_varints(counts.astype(np.int64), MAX_VARINT_BYTES)])
+    heads = _as_binary([_varints(counts.astype(np.int64))])
     if not counts.any():
         return heads
     pairs = column.flatten()
     keys = pc.fill_null(pc.struct_field(pairs, "key"), "").cast(pa.binary())
     values = pc.struct_field(pairs, "value")
     encoded = pc.binary_join_element_wise(
-        _as_binary([_varints(_lengths(keys), MAX_VARINT_BYTES)]), keys,
-        _as_binary([_varints(_lengths(values), MAX_VARINT_BYTES)]), values,
+        _as_binary([_varints(_lengths(keys))]), keys,
+        _as_binary([_varints(_lengths(values))]), values,
         _EMPTY, null_handling="replace", null_replacement="",
     )  # fmt: skip
     borders = pa.array(np.append(0, np.cumsum(counts)).astype(np.int32))
@@ -172,38 +170,44 @@ def _lengths(column: pa.Array) -> Int64s:
     return found
 
 
-def _zigzag(values: Int64s) -> NDArray[np.uint64]:
-    return (values << 1 ^ values >> 63).view(np.uint64)
+class _Varints(NamedTuple):
+    """Numbers that are encoded as varints: zigzag values, and the bytes that each takes."""
+
+    raw: NDArray[np.uint64]
+    sizes: NDArray[np.uint8]
 
 
-def _varint_sizes(values: Int64s) -> Int64s:
-    raw = _zigzag(values)
-    sizes = np.ones(len(values), np.int64)
+def _varints(values: Int64s) -> _Varints:
+    raw = (values << 1 ^ values >> 63).view(np.uint64)
+    sizes = np.ones(len(raw), np.uint8)
+    largest = int(raw.max(initial=0))
     for number in range(1, MAX_VARLONG_BYTES):
-        longer = raw >= np.uint64(1 << 7 * number)
-        if not longer.any():
+        if largest < 1 << 7 * number:
             break
-        sizes += longer
-    return sizes
+        sizes += raw >= np.uint64(1 << 7 * number)
+    return _Varints(raw, sizes)
 
 
-def _varints(values: Int64s, width: int) -> tuple[NDArray[np.uint8], NDArray[np.bool_]]:
-    """Return the varints' bytes, a row each, and a mask of the bytes in use."""
-    sizes = _varint_sizes(values)
-    width = min(width, int(sizes.max(initial=1)))
-    raw = _zigzag(values)
-    numbers = np.arange(width)
-    digits = (raw[:, None] >> (7 * numbers).astype(np.uint64) & np.uint64(127)).astype(np.uint8)
-    digits[numbers < sizes[:, None] - 1] |= 128
-    return digits, numbers < sizes[:, None]
-
-
-def _as_binary(parts: list[tuple[Any, Any]]) -> pa.Array:
-    """Return one binary value per row, joined from the bytes in use."""
-    digits = np.concatenate([part for part, _ in parts], axis=1)
-    wanted = np.concatenate([mask for _, mask in parts], axis=1)
-    ends = np.append(0, np.cumsum(wanted.sum(axis=1))).astype(np.int32)
-    flat = digits[wanted]
-    return pa.Array.from_buffers(
-        pa.binary(), len(digits), [None, pa.py_buffer(ends), pa.py_buffer(flat)]
-    )
+def _as_binary(fields: Sequence[_Varints]) -> pa.Array:
+    """Return one binary value per row: its varints, one after the other."""
+    count = len(fields[0].raw)
+    widths = [int(field.sizes.max(initial=1)) for field in fields]
+    # A row for each byte that any value has; bytes that a value lacks are left out at the end.
+    digits = np.empty((sum(widths), count), np.uint8)
+    is_used = np.ones((sum(widths), count), np.bool_)
+    row = 0
+    total = np.zeros(count, np.int64)
+    for (raw, sizes), width in zip(fields, widths, strict=True):
+        total += sizes
+        for number in range(width):
+            digits[row] = raw >> np.uint64(7 * number) & np.uint64(127)
+            if number:
+                np.greater(sizes, number, out=is_used[row])
+            if number + 1 < width:
+                digits[row] |= (sizes > number + 1).view(np.uint8) << 7
+            row += 1
+    ends = np.zeros(count + 1, np.int32)
+    np.cumsum(total, out=ends[1:])
+    flat = np.ascontiguousarray(digits.T)
+    flat = flat.ravel() if int(ends[-1]) == flat.size else flat[is_used.T]
+    return pa.Array.from_buffers(pa.binary(), count, [None, pa.py_buffer(ends), pa.py_buffer(flat)])

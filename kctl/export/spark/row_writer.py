@@ -65,7 +65,8 @@ class RowWriter:
             return
         columns = _as_columns(rows, self._topic)
         self._check_sizes(columns)
-        for topic, part in _by_topic(columns):
+        parts = _by_topic(columns) if self._topic is None else [(self._topic, columns)]
+        for topic, part in parts:
             producer = await self.producer_of(topic)
             batches = list(self._batches(producer, topic, part))
             await producer.write(batches)
