@@ -17,8 +17,8 @@ import statistics
 import sys
 import tempfile
 import time
-from collections.abc import Callable
-from contextlib import redirect_stdout
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, redirect_stdout
 from io import BytesIO, TextIOWrapper
 from pathlib import Path
 from random import Random  # noqa: TID251 - seeded
@@ -163,38 +163,49 @@ def main() -> None:
     parser.add_argument("--mb", type=int, default=1000)
     parser.add_argument("--rounds", type=int, default=3)
     given = parser.parse_args()
-    jars = spark_kafka.jars()
-    if jars is None or apache_kafka.libs() is None:
-        raise SystemExit("fetch the jars first: see the module's first lines")
     root = Path(tempfile.mkdtemp(prefix="kctl-bench-"))
     logs, broker = root / "logs", root / "broker"
     sizes = {"b100": 100, "b1024": 1024}
     rows = {topic: write_topic(logs, topic, size, given.mb * 10**6)
             for topic, size in sizes.items()}  # fmt: skip
     shutil.copytree(logs, broker / "logs")
-    (root / "zookeeper").mkdir()
+    try:
+        with spark_beside_kafka(broker) as (session, pid, address):
+            session.dataSource.register(KctlDataSource)
+            for topic in sizes:
+                kctl(["topic", "create", topic, "-p", str(PARTITIONS), "-b", address])
+                works = works_of(session, logs, topic, address)
+                measure(topic, rows[topic], given.rounds, pid, works)
+    finally:
+        shutil.rmtree(root)
+
+
+@contextmanager
+def spark_beside_kafka(directory: Path) -> Iterator[tuple[Any, int, str]]:
+    """Yield a warm session in local[2], its JVM's process, and the address of Apache Kafka 2.7.2,
+    whose logs are in `directory`."""
+    jars = spark_kafka.jars()
+    if jars is None or apache_kafka.libs() is None:
+        raise SystemExit("fetch the jars first: see the first lines of benchmarks/export.py")
     conf = [
         ("spark.master", "local[2]"), ("spark.ui.enabled", "false"), ("spark.log.level", "ERROR"),
         ("spark.driver.memory", "2g"), ("spark.jars", ",".join(map(str, jars))),
         # With Spark's JVM defaults: `kctl export --spark` makes the JVM start fast instead.
         ("spark.driver.extraJavaOptions", "-XX:TieredStopAtLevel=4"),
     ]  # fmt: skip
+    store = directory / "zookeeper"
+    store.mkdir(parents=True)
     gateway = start_spark_gateway(conf)
     try:
         with (
-            running_zookeeper(root / "zookeeper") as zookeeper,
-            apache_kafka.apache_broker(broker, zookeeper.address, settings=SETTINGS) as address,
+            running_zookeeper(store) as zookeeper,
+            apache_kafka.apache_broker(directory, zookeeper.address, settings=SETTINGS) as address,
         ):
             session = make_session(conf)
-            session.dataSource.register(KctlDataSource)
-            for topic in sizes:
-                kctl(["topic", "create", topic, "-p", str(PARTITIONS), "-b", address])
-                works = works_of(session, logs, topic, address)
-                measure(topic, rows[topic], given.rounds, gateway.pid, works)
+            yield session, gateway.pid, address
             session.stop()
     finally:
         gateway.close()
-        shutil.rmtree(root)
 
 
 if __name__ == "__main__":

@@ -10,7 +10,7 @@ Kafka 2.7: org.apache.kafka.common.record.DefaultRecord.writeTo, MemoryRecordsBu
 """
 
 from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa  # type: ignore[import-untyped]
