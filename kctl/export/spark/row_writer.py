@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 # Rows that are written together, in bytes of Arrow's columns.
 CHUNK_BYTES = 4 << 20
 _FIRST_ROW_BELOW = 1 << 20
+_INT16_MAX = (1 << 15) - 1
 _COLUMNS = pa.schema([
     ("topic", pa.string()), ("partition", pa.int32()), ("key", pa.binary()),
     ("value", pa.binary()), ("headers", HEADERS),
@@ -187,7 +188,9 @@ def _divided(rows: pa.RecordBatch, codes: np.ndarray) -> Iterator[tuple[int, pa.
     if codes[0] == codes[-1] and (codes == codes[0]).all():
         yield int(codes[0]), rows
         return
-    order = np.argsort(codes, kind="stable")
+    # NumPy sorts 16-bit numbers by their digits, in a fraction of the time.
+    is_small = int(codes.min()) >= 0 and int(codes.max()) <= _INT16_MAX
+    order = np.argsort(codes.astype(np.int16) if is_small else codes, kind="stable")
     ordered = codes[order]
     starts = np.flatnonzero(np.append(True, ordered[1:] != ordered[:-1]))
     taken = rows.take(pa.array(order))
