@@ -1,7 +1,7 @@
 """Compares kctl's writer for Spark with Spark's own Kafka sink, and checks the goal.
 
     python tests/support/apache_kafka.py 2.7.2 && python tests/support/spark_kafka.py
-    python -m benchmarks.export_write [--mb 1000] [--rounds 3] [--bytes 100,1024] [--codecs none,lz4]
+    python -m benchmarks.export_write [--mb 1000] [--rounds 3] [--bytes 100,1024] [--codecs lz4]
 
 A Parquet table of keys and values is written to topics of Apache Kafka 2.7.2 by both, in turns, in
 one Spark session (local[2]), after a warm-up. Both have the same settings, with which Spark's sink
