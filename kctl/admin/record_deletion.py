@@ -151,7 +151,10 @@ def _step(
 
 def _explained(error: KctlError) -> KctlError:
     if isinstance(error, ApiError) and error.code == ErrorCode.POLICY_VIOLATION:
-        return _not_deletable("its cleanup.policy does not include delete")
+        return KctlError(
+            "brokers refuse to delete its records: its cleanup.policy does not include delete, or"
+            " it follows another cluster (kctl link list)"
+        )
     return error
 
 

@@ -24,6 +24,7 @@ from kctl.broker.coordinator.group_coordinator_service import GroupCoordinatorSe
 from kctl.broker.coordinator.marker_sender import MarkerLink
 from kctl.broker.coordinator.transaction_coordinator_service import TransactionCoordinatorService
 from kctl.broker.fetch_session import FetchSessionCache
+from kctl.broker.links.link_manager import LinkManager, read_only
 from kctl.broker.log.log_config import LogConfig
 from kctl.broker.log.log_manager import LogManager
 from kctl.broker.loggers import CONTROLLER, GROUPS, REPLICAS, TRANSACTIONS
@@ -108,6 +109,7 @@ def assemble(
         deliver, opened.cluster_id,
     )  # fmt: skip
     _follow_unclean_elections(opened.live_configs, controller)
+    leadership = _leadership(opened, replica_manager, controller)
     producer_ids = ProducerIdManager(runtime.scheduler, cluster_store, opened.broker_id)
     slots = config.max_incremental_fetch_session_cache_slots
     services = Services(
@@ -136,13 +138,14 @@ def assemble(
         listeners=opened.listeners,
         fetch_sessions=FetchSessionCache(slots, runtime.entropy.random_below),
         delegation_tokens=delegation_tokens(runtime, config, cluster_store),
-        leadership=_leadership(opened, replica_manager, controller),
+        leadership=leadership,
         alter_log_dirs=ReplicaAlterLogDirsManager(
             runtime, replica_manager, metadata_cache.partition,
             log_dirs_quota(config, opened.broker_id, opened.dynamic_configs),
         ),
         acl_cache=opened.acl_cache,
         client_quotas=_client_quotas(opened),
+        links=_links(opened, replica_manager, metadata_cache, topic_creator, leadership),
         loggers=opened.loggers,
         served=served,
     )  # fmt: skip
@@ -219,7 +222,30 @@ def _leadership(
         lambda topic: LogConfig.from_values(live_configs.topic_values(topic)),
         lambda: controller.broker_epoch,
         opened.config.replica_lag_time_max_ms,
+        lambda topic: read_only(topic, opened.dynamic_configs.topic(topic)),
     )
+
+
+def _links(
+    opened: Foundation,
+    replica_manager: ReplicaManager,
+    metadata_cache: MetadataCache,
+    topic_creator: TopicCreator,
+    leadership: Leadership,
+) -> LinkManager:
+    """Return the links of topics to other clusters, which follow roles and configs."""
+    links = LinkManager(
+        opened.loggers.runtime(opened.runtime, REPLICAS),
+        opened.config,
+        replica_manager,
+        opened.cluster_store,
+        opened.dynamic_configs,
+        metadata_cache,
+        topic_creator,
+    )
+    leadership.on_role_change(links.on_role_change)
+    opened.live_configs.on_topic_change(links.on_topic_change)
+    return links
 
 
 def _link_to(broker_id: int, services: Services, deliver: Deliver) -> MarkerLink | None:

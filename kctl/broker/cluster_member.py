@@ -71,7 +71,9 @@ class ClusterMember:
         alter_log_dirs = self._services.alter_log_dirs
         for listener in (self.fetchers.on_role_change, alter_log_dirs.on_role_change):
             self._services.leadership.on_role_change(listener)
+        links = self._services.links
         alter_log_dirs.on_log_replaced(self.fetchers.on_log_replaced)
+        alter_log_dirs.on_log_replaced(links.on_log_replaced)
         self._alter_isr.start()
 
     async def leave(self) -> None:
@@ -109,6 +111,7 @@ class ClusterMember:
         self._controller.close()
         self._services.alter_log_dirs.shutdown()
         self.fetchers.shutdown()
+        self._services.links.close()
 
 
 def fetcher_options(broker_id: int, config: BrokerConfig) -> FetcherOptions:

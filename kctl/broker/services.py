@@ -10,6 +10,7 @@ from kctl.broker.controller.controller import Controller
 from kctl.broker.coordinator.group_coordinator_service import GroupCoordinatorService
 from kctl.broker.coordinator.transaction_coordinator_service import TransactionCoordinatorService
 from kctl.broker.fetch_session import FetchSessionCache
+from kctl.broker.links.link_manager import LinkManager
 from kctl.broker.log.log_manager import LogManager
 from kctl.broker.metadata_cache import MetadataCache
 from kctl.broker.producer_ids import ProducerIdManager
@@ -71,6 +72,8 @@ class Services:
     # None: access is not controlled.
     acl_cache: "AclCache | None"
     client_quotas: ClientQuotas
+    # Topics that follow those of other clusters.
+    links: LinkManager
     # Its logs, by name, and their levels.
     loggers: Loggers
     # The content of ApiVersions: API -> (first, last) version.

@@ -121,6 +121,12 @@ COMMANDS = (
         "Copy topics to another cluster, with an exact map of offsets.",
         is_group=True,
     ),
+    CommandRow(
+        "link",
+        "kctl.cli.link.commands",
+        "Follow topics of another cluster with the same offsets and bytes.",
+        is_group=True,
+    ),
     CommandRow("api", "kctl.cli.api", "Send one request of any API as JSON."),
     CommandRow(
         "profile",

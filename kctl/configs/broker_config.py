@@ -13,6 +13,7 @@ from kctl.configs.authorizer_settings import (
     authorizer_settings,
 )
 from kctl.configs.broker_configs import BrokerSettings
+from kctl.configs.link_configs import SOURCES_DIRECTORY
 from kctl.configs.listener_checks import (
     check_connection_limits,
     check_listeners,
@@ -33,6 +34,9 @@ _MINUTE_MS = 60 * 1000
 _HOUR_MS = 60 * _MINUTE_MS
 # Each cleaner needs more than this.
 _LEAST_DEDUPE_BYTES = 1 << 20
+
+# Settings that Apache Kafka does not have, and that its tools do not see unless they are given.
+OWN_SETTINGS = (SOURCES_DIRECTORY,)
 
 
 class BrokerConfig(BrokerSettings):
@@ -278,6 +282,8 @@ class BrokerConfig(BrokerSettings):
 def _is_known(name: str) -> bool:
     """Return whether `name` is a config of a broker, of one listener, of the authorizer, or of
     OAUTHBEARER."""
+    if name in OWN_SETTINGS:
+        return True
     return (
         name in BrokerSettings.KEYS
         or name.startswith(LISTENER_PREFIX)

@@ -15,6 +15,7 @@ from dataclasses import field
 from enum import StrEnum
 from fnmatch import fnmatchcase
 
+from kctl.configs.link_configs import LINK_CONFIGS
 from kctl.lazy_dataclass import dataclass
 from kctl.mirror.formats import PREFIX
 from kctl.protocol.constants import INTERNAL_TOPICS
@@ -28,6 +29,7 @@ NOT_COPIED = frozenset(
         "message.timestamp.type",
         "min.insync.replicas",
         "unclean.leader.election.enable",
+        *LINK_CONFIGS,
     }
 )
 

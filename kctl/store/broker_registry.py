@@ -52,8 +52,16 @@ class BrokerRegistry(ZnodeClient):
             return await self.get_cluster_id() or proposed
         return proposed
 
-    async def allocate_producer_id_block(self, broker_id: int) -> ProducerIdBlock:
-        """Reserve the next 1,000 producer ids for this broker; raise KctlError when ids run out.
+    async def next_producer_id_block(self) -> int:
+        """Return the first producer id that no broker has reserved."""
+        found = await self.get(znodes.PRODUCER_ID_BLOCK)
+        if found is None or not found[0]:
+            return 0
+        return znodes.decode_producer_id_block(found[0]).last + 1
+
+    async def allocate_producer_id_block(self, broker_id: int, after: int = -1) -> ProducerIdBlock:
+        """Reserve the next 1,000 producer ids above `after` for this broker; raise KctlError when
+        ids run out.
 
         Raise LostDataError if the store has no /cluster/id: an emptied store would begin with ids
         that producers have, and the sequence numbers of two producers would be taken for those of
@@ -67,6 +75,7 @@ class BrokerRegistry(ZnodeClient):
                 continue
             data, stat = found
             first = znodes.decode_producer_id_block(data).last + 1 if data else 0
+            first = max(first, after + 1)
             last = first + znodes.PRODUCER_ID_BLOCK_SIZE - 1
             if last > MAX_PRODUCER_ID:
                 raise KctlError("no producer ids are left")

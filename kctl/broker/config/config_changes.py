@@ -18,6 +18,7 @@ from kctl.broker.config.config_entries import (
 from kctl.configs.broker_config import BrokerConfig
 from kctl.configs.broker_configs import DYNAMIC_ONLY
 from kctl.configs.config_key import ConfigKey, ConfigType
+from kctl.configs.link_configs import LINK_CONFIGS, check_link
 from kctl.configs.listener_config import ListenerConfig
 from kctl.configs.topic_configs import TOPIC_CONFIGS
 from kctl.errors import UsageError
@@ -147,8 +148,11 @@ def _list_key(keys: Mapping[str, ConfigKey], name: str, operation: int) -> Confi
 
 def check_topic_config(overrides: Mapping[str, str]) -> None:
     """Raise ApiError (INVALID_CONFIG) for an unknown name, UsageError for an invalid value."""
+    check_link(overrides)
     for name, text in overrides.items():
         config = TOPIC_CONFIGS.get(name)
+        if config is None and name in LINK_CONFIGS:
+            continue
         if config is None:
             raise ApiError(ErrorCode.INVALID_CONFIG, f"Unknown topic config name: {name}")
         config.key.parse(text)

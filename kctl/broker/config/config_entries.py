@@ -10,9 +10,10 @@ from dataclasses import replace
 from enum import IntEnum
 from itertools import dropwhile
 
-from kctl.configs.broker_config import BrokerConfig
+from kctl.configs.broker_config import OWN_SETTINGS, BrokerConfig
 from kctl.configs.broker_configs import DYNAMIC_ONLY
 from kctl.configs.config_key import ConfigKey, ConfigType
+from kctl.configs.link_configs import LINK_CONFIGS
 from kctl.configs.topic_configs import TOPIC_CONFIGS
 from kctl.errors import UsageError
 from kctl.lazy_dataclass import dataclass
@@ -217,6 +218,8 @@ def _key(name: str) -> ConfigKey:
     known = BrokerConfig.KEYS.get(name) or DYNAMIC_ONLY.get(name)
     if known is not None:
         return known
+    if name in OWN_SETTINGS:
+        return ConfigKey(name, ConfigType.STRING, None)
     base = BrokerConfig.KEYS.get(base_name(name) or "")
     if base is not None:
         return replace(base, name=name, default=None, is_dynamic=False)
@@ -242,7 +245,20 @@ def topic_entries(
             value = key.format(key.parse(overrides[name]))
             synonyms.insert(0, Synonym(name, value, ConfigSource.DYNAMIC_TOPIC_CONFIG))
         entries.append(ConfigEntry(key, value, is_read_only=False, synonyms=tuple(synonyms)))
+    entries.extend(
+        link_entry(name, overrides[name], is_read_only=False)
+        for name in LINK_CONFIGS
+        if name in overrides and (names is None or name in names)
+    )
     return entries
+
+
+def link_entry(name: str, value: str, *, is_read_only: bool) -> ConfigEntry:
+    """Return a config that only a topic has that is a copy of another cluster's. What is read-only
+    is not in the store, so that clients that replace all overrides leave it out."""
+    synonyms = (Synonym(name, value, ConfigSource.DYNAMIC_TOPIC_CONFIG),)
+    key = ConfigKey(name, ConfigType.STRING, None)
+    return ConfigEntry(key, value, is_read_only, () if is_read_only else synonyms)
 
 
 def broker_entries(broker: BrokerConfigView, names: Sequence[str] | None) -> list[ConfigEntry]:

@@ -187,15 +187,27 @@ class ZnodeEvents:
         self._cluster.deletion.mark_ineligible(topic for topic in known if topic in moving)
 
     async def on_isr_change_notification(self, _: events.IsrChangeNotification) -> None:
-        """Read ISRs that leaders wrote themselves, and publish them."""
+        """Read ISRs that leaders wrote themselves, and publish them. The leader of a copy of
+        another cluster's topic also raises its epoch so, which its replicas have to learn."""
         names = await self._store.get_isr_change_names(self._on_watch)
         if not names:
             return
         partitions = [
             tp for tp in await self._store.get_isr_changes(names) if tp in self.context.leadership
         ]
-        self.context.leadership.update(await self._store.get_partition_states(partitions))
+        before = self.context.leadership
+        found = await self._store.get_partition_states(partitions)
+        raised = [
+            tp
+            for tp, state in found.items()
+            if state.leader_and_isr.leader_epoch > before[tp].leader_and_isr.leader_epoch
+        ]
+        self.context.leadership.update(found)
         self._batch.add_update_metadata(partitions)
+        for tp in raised:
+            replicas = self.context.assignment(tp).replicas
+            live = [it for it in replicas if it in self.context.live_or_shutting_down_ids]
+            self._batch.add_leader_and_isr(live, tp, is_new=False)
         await self._reassignment.isrs_changed(partitions)
         await self._store.delete_isr_changes(names, self.context.epoch_zk_version)
 

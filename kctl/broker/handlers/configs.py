@@ -37,6 +37,7 @@ from kctl.broker.config.config_entries import (
     ConfigSource,
     broker_entries,
     default_broker_entries,
+    link_entry,
     topic_entries,
     valid_overrides,
 )
@@ -46,9 +47,15 @@ from kctl.broker.replies import reply_from
 from kctl.broker.request import Request
 from kctl.broker.services import Services
 from kctl.configs.broker_config import BrokerConfig
+from kctl.configs.link_configs import MIRROR_SOURCE, MIRROR_STATUS, check_link_change, link_of
 from kctl.configs.topic_name import check_topic_name
 from kctl.errors import UsageError
-from kctl.protocol.constants import BROKER_LOGGER_RESOURCE, BROKER_RESOURCE, TOPIC_RESOURCE
+from kctl.protocol.constants import (
+    BROKER_LOGGER_RESOURCE,
+    BROKER_RESOURCE,
+    INTERNAL_TOPICS,
+    TOPIC_RESOURCE,
+)
 from kctl.protocol.error_codes import ApiError, ErrorCode
 from kctl.protocol.messages import alter_configs, describe_configs, incremental_alter_configs
 from kctl.store.errors import StoreError
@@ -158,10 +165,14 @@ def _entries(
             # An empty message, but not null: clients print it as it is.
             raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "")
         try:
-            return topic_entries(topic_overrides[name], view, names)
+            entries = topic_entries(topic_overrides[name], view, names)
         except UsageError as error:
             # Only tools that write to the store directly can leave invalid values there.
             raise ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, str(error)) from None
+        if MIRROR_SOURCE in topic_overrides[name] and (names is None or MIRROR_STATUS in names):
+            status = services.links.status(name)
+            entries.append(link_entry(MIRROR_STATUS, status, is_read_only=True))
+        return entries
     if resource_type == BROKER_RESOURCE:
         if name == "":
             return default_broker_entries(view, names)
@@ -292,6 +303,9 @@ async def _alter_topic(
     def updated(before: Mapping[str, str]) -> dict[str, str]:
         after = incremented(before, topic_keys(), changes) if is_incremental else replaced(changes)
         check_topic_config(after)
+        check_link_change(before, after)
+        if topic in INTERNAL_TOPICS and link_of(after) is not None:
+            raise UsageError("An internal topic cannot follow another cluster")
         return after
 
     store = services.cluster_store

@@ -4,7 +4,7 @@ Behaviour:
 
 - Every partition gets one control batch per marker, appended with acks=all.
 - A partition of a topic in a format before 0.11 is UNSUPPORTED_FOR_MESSAGE_FORMAT: it holds no
-  transactions.
+  transactions. So is a partition that follows another cluster: its markers come from there.
 - When markers are committed in partitions of __consumer_offsets, the group coordinator is
   notified: it applies or discards the transaction's offsets.
 
@@ -161,6 +161,10 @@ def _notify_group_coordinator(services: Services, appended: Sequence[_Waiting]) 
 def _is_old_format(services: Services, topic: str, number: int) -> bool:
     partition = services.replica_manager.partitions.get((topic, number))
     log = partition.log if partition is not None else None
+    if partition is not None and partition.read_only is not None:
+        # The markers of a copy are those of the original. The coordinator drops the partition from
+        # its transaction.
+        return True
     return log is not None and log.config.magic < 2
 
 

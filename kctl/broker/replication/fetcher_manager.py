@@ -33,6 +33,7 @@ from kctl.protocol.error_codes import ApiError
 from kctl.runtime.future import Future, Task
 from kctl.runtime.recurring_warnings import RecurringWarnings
 from kctl.runtime.runtime import Runtime
+from kctl.runtime.scheduler import Scheduler
 from kctl.runtime.turns import done_in_turns, pace_of
 from kctl.work import while_wanted
 
@@ -308,23 +309,9 @@ class FetcherLoop:
     async def _truncate(
         self, action: Truncate, log: UnifiedLog, is_wanted: Callable[[], bool]
     ) -> None:
-        """Truncate a log, and the future log that copies it, unless their leader changes before
-        this is prepared."""
-        scheduler, futures = self._runtime.scheduler, self._replicas.log_manager.futures
         tp, offset = action.topic_partition, action.offset
         await self._pace.spend(UNITS_OF_TRUNCATION)
-        if not is_wanted():
-            return
-        in_future = await done_in_turns(
-            scheduler, while_wanted(futures.prepare_truncation(tp, offset), is_wanted)
-        )
-        if not is_wanted():
-            return
-        prepared = await done_in_turns(
-            scheduler, while_wanted(log.prepare_truncation(offset), is_wanted)
-        )
-        if is_wanted() and log.truncate_to(offset, prepared):
-            futures.current_truncated(tp, offset, in_future)
+        if await truncated(self._runtime.scheduler, self._replicas, log, offset, is_wanted):
             self._runtime.trace.info(f"{tp}: truncated to {offset} by leader {self._leader_id}")
 
     def _carry_out(self, action: Action, partition: Partition, log: UnifiedLog) -> None:
@@ -345,3 +332,29 @@ class FetcherLoop:
                 trace.info(f"{tp}: starts over at the leader's log start offset {action.offset}")
             case GiveUp():
                 trace.info(f"{tp}: no longer fetched from {self._leader_id}: {action.why}")
+
+
+async def truncated(
+    scheduler: Scheduler,
+    replicas: ReplicaManager,
+    log: UnifiedLog,
+    offset: int,
+    is_wanted: Callable[[], bool],
+) -> bool:
+    """Truncate a log, and the future log that copies it, unless this is no longer wanted when it is
+    prepared; return whether records were removed."""
+    futures, tp = replicas.log_manager.futures, log.topic_partition
+    if not is_wanted():
+        return False
+    in_future = await done_in_turns(
+        scheduler, while_wanted(futures.prepare_truncation(tp, offset), is_wanted)
+    )
+    if not is_wanted():
+        return False
+    prepared = await done_in_turns(
+        scheduler, while_wanted(log.prepare_truncation(offset), is_wanted)
+    )
+    if not (is_wanted() and log.truncate_to(offset, prepared)):
+        return False
+    futures.current_truncated(tp, offset, in_future)
+    return True

@@ -65,6 +65,10 @@ class StopReplica:
 RoleListener = Callable[[Sequence[RoleChange]], object]
 
 
+def _writable(_topic: str) -> None:
+    """Return that producers may write: there are no copies of other clusters' topics."""
+
+
 class Leadership:
     """Applies the controller's requests to a ReplicaManager."""
 
@@ -75,6 +79,7 @@ class Leadership:
         log_config: Callable[[str], LogConfig],
         broker_epoch: Callable[[], int],
         replica_lag_ms_max: int = 30_000,
+        read_only: Callable[[str], str | None] = _writable,
     ) -> None:
         self._replicas = replica_manager
         # replica.lag.time.max.ms
@@ -83,6 +88,8 @@ class Leadership:
         # Returns the configs of a topic, for logs that are created.
         self._log_config = log_config
         self._broker_epoch = broker_epoch
+        # Returns why producers may not write to a topic, None if they may.
+        self._read_only = read_only
         self._listeners: list[RoleListener] = []
         replica_manager.on_offline(self._went_offline)
 
@@ -166,6 +173,7 @@ class Leadership:
                     tp, configs[topic], is_new=state.is_new
                 )
             if state.leader == replicas.broker_id:
+                partition.read_only = self._read_only(topic)
                 is_change = partition.become_leader(state, log, self._clock.wall_ms())
                 if log.is_write_through:
                     replicas.flush_soon(partition)

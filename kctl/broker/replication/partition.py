@@ -62,6 +62,9 @@ class Partition:
         self.replica_lag_ms_max = replica_lag_ms_max
         self.role = Role.NONE
         self.log: UnifiedLog | None = None
+        # The error message for producers while the partition is a copy, led here, of one in another
+        # cluster; None: they may write.
+        self.read_only: str | None = None
         # The flush that the last append waits for, with flush.messages=1.
         self.next_flush: Future[None] | None = None
         self.leader_id = NO_LEADER
@@ -90,8 +93,10 @@ class Partition:
         self._adopt(state, log)
         self.role = Role.LEADER
         self.leader_epoch_start_offset = log.log_end_offset
-        # Kafka assigns the epoch before any append, so that followers find its start (KIP-101).
-        log.maybe_assign_epoch_start_offset(state.leader_epoch, log.log_end_offset)
+        # Kafka assigns the epoch before any append, so that followers find its start (KIP-101). The
+        # epochs of a copy are those of the original.
+        if self.read_only is None:
+            log.maybe_assign_epoch_start_offset(state.leader_epoch, log.log_end_offset)
         # Progress reported in older epochs is discarded: in epochs that this broker missed, other
         # leaders may have made the followers truncate. (Apache Kafka 2.7.2 discards it only if it
         # knows that it did not lead.)
@@ -181,6 +186,8 @@ class Partition:
         log = self.log
         if self.role is not _LEADER or log is None:
             log = self.leader_log()
+        if self.read_only is not None:
+            raise ApiError(ErrorCode.POLICY_VIOLATION, self.read_only)
         if required_acks == -1 and len(self.isr) < log.config.min_insync_replicas:
             raise ApiError(
                 ErrorCode.NOT_ENOUGH_REPLICAS,
@@ -213,6 +220,37 @@ class Partition:
         log.maybe_increment_high_watermark(min(leader_high_watermark, log.log_end_offset))
         log.maybe_increment_log_start_offset(min(leader_start_offset, log.high_watermark))
         return log.high_watermark > before
+
+    def append_from_source(
+        self, records: Buffer | None, source_start_offset: int, now_ms: int
+    ) -> bool:
+        """Append batches of the partition of another cluster that this one is a copy of, as they
+        are, and follow its log start offset. Return whether more can be read here.
+
+        Raise ApiError, CorruptDataError or StorageError.
+        """
+        log = self.log
+        assert log is not None
+        before = log.high_watermark
+        if records:
+            log.append_as_follower(records)
+        self.maybe_increment_high_watermark(now_ms)
+        log.maybe_increment_log_start_offset(min(source_start_offset, log.high_watermark))
+        return log.high_watermark > before
+
+    def forget_progress(self, now_ms: int) -> None:
+        """Forget what followers have reported, because this leader has truncated its log: they may
+        have records that it no longer has."""
+        for follower in self.followers.values():
+            follower.forget(now_ms)
+
+    def become_writable(self) -> None:
+        """Begin an epoch of this cluster's own, where the copy ends."""
+        self.read_only = None
+        if self.role is _LEADER and self.log is not None:
+            log = self.log
+            self.leader_epoch_start_offset = log.log_end_offset
+            log.maybe_assign_epoch_start_offset(self.leader_epoch, log.log_end_offset)
 
     def has_enough_replicas_reached(self, required_offset: int) -> tuple[bool, int]:
         """Return whether records below `required_offset` are settled, and with which error code."""
@@ -440,6 +478,8 @@ class Partition:
     def delete_records(self, offset: int) -> int:
         """Raise the log start offset to `offset` (-1: the high watermark) and return it."""
         log = self.leader_log()
+        if self.read_only is not None:
+            raise ApiError(ErrorCode.POLICY_VIOLATION, self.read_only)
         if "delete" not in log.config.cleanup_policy:
             raise ApiError(
                 ErrorCode.POLICY_VIOLATION,

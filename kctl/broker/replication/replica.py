@@ -44,6 +44,12 @@ class Replica:
         self.leader_end_offset_at_last_fetch = leader_end_offset
         self.last_fetch_ms = now_ms
 
+    def forget(self, now_ms: int) -> None:
+        """Forget how far the follower is, until its next fetch."""
+        self.log_end_offset = UNKNOWN_OFFSET
+        self.leader_end_offset_at_last_fetch = 0
+        self.last_fetch_ms = now_ms
+
     def is_caught_up(self, *, leader_end_offset: int, now_ms: int, max_lag_ms: int) -> bool:
         """Return whether the follower may stay in the ISR (`replica.lag.time.max.ms`)."""
         return (

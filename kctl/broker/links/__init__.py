@@ -1,0 +1,1 @@
+"""Links: topics that follow a topic of another cluster, byte for byte."""

@@ -1,0 +1,428 @@
+"""LinkManager: the partitions led here that are copies of partitions of other clusters.
+
+A topic is a link while it has the config `mirror.source`. The leader of each of its partitions
+fetches from the source's leader and appends what it gets as a follower does: with its offsets, its
+leader epochs and its bytes. Followers here replicate from their leader, as always.
+
+    WAITING -- leader known, epoch raised --> FOLLOWING -- would lose or mix --> STOPPED
+       ^----------- another leader -------------+
+    any -- mirror.state=failover --> PREPARING -- epoch raised, markers committed --> READY
+
+Invariants:
+
+- The leader epoch of a partition here is never below one in its log. It is raised to the source's
+  before anything of that epoch is fetched, so that every election here begins a later epoch, and
+  consumers do not take the metadata for outdated (KIP-320).
+- A failover begins an epoch far above all of them (EPOCH_STEP), so that the source's own next
+  epochs, in which it may go on to write, are not taken for this cluster's on the way back.
+- Nothing is written for clients before all partitions are ready and the config is gone.
+
+What a failover leaves behind: transactions that are open in the copy are aborted, as their
+coordinator is in the other cluster. Producers of this cluster may have ids that producers of the
+source had; such ids get another epoch, so that their batches are not taken for duplicates.
+
+Kafka 2.7: kafka.server.ReplicaFetcherManager
+"""
+
+import json
+from collections.abc import Coroutine, Mapping, Sequence
+from enum import StrEnum
+from typing import Any
+
+from kctl.broker.config.dynamic_configs import DynamicConfigs
+from kctl.broker.links.link_fetcher import BACKOFF_MS
+from kctl.broker.links.link_loop import LinkLoop
+from kctl.broker.links.source_cluster import SourceCluster, SourceLeader
+from kctl.broker.links.takeover import prepare_takeover, raise_epoch
+from kctl.broker.links.topic_settings import followed_settings
+from kctl.broker.metadata_cache import MetadataCache
+from kctl.broker.replication.leadership import RoleChange
+from kctl.broker.replication.partition import Partition, Role
+from kctl.broker.replication.replica_manager import ReplicaManager
+from kctl.broker.topic_creation import TopicCreator
+from kctl.configs.broker_config import BrokerConfig
+from kctl.configs.link_configs import SOURCES_DIRECTORY, Link, LinkState, link_of
+from kctl.errors import KctlError
+from kctl.lazy_dataclass import dataclass
+from kctl.model import TopicPartition
+from kctl.protocol.error_codes import ErrorCode
+from kctl.runtime.future import Future, sleep
+from kctl.runtime.recurring_warnings import RecurringWarnings
+from kctl.runtime.runtime import Runtime
+from kctl.store.cluster_store import ClusterStore
+from kctl.store.znodes import TOPIC_CONFIGS
+
+# How often the source's metadata is read without a reason, and the least time between two reads.
+REFRESH_MS = 5_000
+REFRESH_MS_MIN = 250
+# How often the settings of the source's topics are read.
+SETTINGS_MS = 10_000
+
+
+class PartitionPhase(StrEnum):
+    """What the leader of a linked partition does."""
+
+    WAITING = "waiting"
+    FOLLOWING = "following"
+    STOPPED = "stopped"
+    PREPARING = "preparing"
+    READY = "ready"
+
+
+@dataclass(slots=True)
+class LinkedPartition:
+    """A partition led here that is a copy."""
+
+    partition: Partition
+    link: Link
+    phase: PartitionPhase = PartitionPhase.WAITING
+    detail: str = ""
+    # The source's high watermark; -1: unknown.
+    source_end: int = -1
+    # The last records that were removed because the source does not have them: (before, after).
+    truncated: tuple[int, int] | None = None
+    # Where it is fetched from.
+    loop: LinkLoop | None = None
+    followed: SourceLeader | None = None
+    # A coroutine raises its epoch or prepares it.
+    is_busy: bool = False
+
+    def document(self) -> dict[str, object]:
+        """Return what `mirror.status` says of the partition."""
+        log = self.partition.log
+        return {
+            "partition": self.partition.topic_partition.partition,
+            "phase": self.phase,
+            "detail": self.detail,
+            "start": None if log is None else log.log_start_offset,
+            "end": None if log is None else log.log_end_offset,
+            "source_end": None if self.source_end < 0 else self.source_end,
+            "leader_epoch": self.partition.leader_epoch,
+            "source_epoch": None if self.followed is None else self.followed.leader_epoch,
+            "truncated": None if self.truncated is None else list(self.truncated),
+        }
+
+
+class LinkManager:
+    """The links of one broker."""
+
+    def __init__(
+        self,
+        runtime: Runtime,
+        config: BrokerConfig,
+        replica_manager: ReplicaManager,
+        store: ClusterStore,
+        dynamic_configs: DynamicConfigs,
+        metadata_cache: MetadataCache,
+        topic_creator: TopicCreator,
+    ) -> None:
+        self._runtime = runtime
+        self._directory = config.given.get(SOURCES_DIRECTORY)
+        self._replicas = replica_manager
+        self._store = store
+        self._dynamic_configs = dynamic_configs
+        self._metadata = metadata_cache
+        self._topic_creator = topic_creator
+        self._linked: dict[TopicPartition, LinkedPartition] = {}
+        self._sources: dict[str, SourceCluster] = {}
+        self._loops: dict[tuple[str, int], LinkLoop] = {}
+        self._warnings = RecurringWarnings(runtime)
+        self._is_running = False
+        self._is_closed = False
+        self._wants_refresh = False
+        self._settings_read_ms = 0
+        self._sleeping: Future[None] | None = None
+
+    def close(self) -> None:
+        """Stop following."""
+        self._is_closed = True
+        for loop in self._loops.values():
+            loop.close()
+        for source in self._sources.values():
+            source.close()
+        self._wake()
+
+    # --- which partitions --------------------------------------------------------------------
+
+    def on_role_change(self, changes: Sequence[RoleChange]) -> None:
+        """Begin or end to follow (a listener of Leadership)."""
+        for change in changes:
+            tp = change.topic_partition
+            partition = self._replicas.partitions.get(tp)
+            if change.role is not Role.LEADER or partition is None or partition.read_only is None:
+                if tp in self._linked:
+                    self._leave(self._linked.pop(tp))
+                continue
+            link = link_of(self._dynamic_configs.topic(tp.topic))
+            if link is not None:
+                self._track(partition, link)
+
+    def on_topic_change(self, topic: str | None) -> None:
+        """Follow a topic's link that was created, fails over, or ended (a listener of configs)."""
+        if topic is None:
+            return
+        link = link_of(self._dynamic_configs.topic(topic))
+        for number in range(self._metadata.partition_count(topic) or 0):
+            partition = self._replicas.partitions.get((topic, number))
+            if partition is None or partition.role is not Role.LEADER:
+                continue
+            if link is not None:
+                partition.read_only = link.refusal(topic)
+                self._track(partition, link)
+            elif partition.read_only is not None:
+                self._end(partition)
+
+    def on_log_replaced(self, partition: Partition) -> None:
+        """Continue with the log of another directory (a listener of the moves)."""
+        linked = self._linked.get(partition.topic_partition)
+        if linked is not None and linked.phase is PartitionPhase.FOLLOWING:
+            self._leave(linked)
+            self._wants_refresh = True
+            self._wake()
+
+    def _track(self, partition: Partition, link: Link) -> None:
+        tp = partition.topic_partition
+        known = self._linked.get(tp)
+        if known is None or known.partition is not partition:
+            self._linked[tp] = LinkedPartition(partition, link)
+        else:
+            known.link = link
+            if link.state is LinkState.FAILOVER:
+                # Not after the next answer of a source, which may be lost.
+                self._step(known)
+        if not self._is_running and not self._is_closed:
+            self._is_running = True
+            self._runtime.scheduler.spawn(self._run(), "links")
+        self._wants_refresh = True
+        self._wake()
+
+    def _leave(self, linked: LinkedPartition) -> None:
+        if linked.loop is not None:
+            linked.loop.fetcher.remove(linked.partition.topic_partition)
+        linked.loop = linked.followed = None
+
+    def _end(self, partition: Partition) -> None:
+        """Let clients write; or, if a tool has removed the config too early, once this is safe."""
+        tp = partition.topic_partition
+        linked = self._linked.get(tp)
+        if linked is None or linked.phase is PartitionPhase.READY:
+            self._linked.pop(tp, None)
+            partition.become_writable()
+            self._runtime.trace.info(f"{tp}: is writable from offset {_end_of(partition)} on")
+        else:
+            linked.link = linked.link._replace(state=LinkState.FAILOVER)
+            self._wake()
+
+    # --- the loop ----------------------------------------------------------------------------
+
+    def _wake(self) -> None:
+        sleeping, self._sleeping = self._sleeping, None
+        if sleeping is not None:
+            sleeping.set_result(None)
+
+    async def _run(self) -> None:
+        scheduler = self._runtime.scheduler
+        while self._linked and not self._is_closed:
+            self._wants_refresh = False
+            await self._refresh_sources()
+            for linked in list(self._linked.values()):
+                if self._linked.get(linked.partition.topic_partition) is linked:
+                    self._step(linked)
+            self._drop_idle()
+            await self._follow_topics()
+            await sleep(scheduler, REFRESH_MS_MIN)
+            if not self._wants_refresh and not self._is_closed:
+                self._sleeping = scheduler.future()
+                timer = scheduler.call_later(REFRESH_MS, self._wake)
+                await self._sleeping
+                timer.cancel()
+        self._is_running = False
+        self._drop_idle()
+
+    async def _refresh_sources(self) -> None:
+        wanted: dict[str, dict[str, None]] = {}
+        for tp, linked in self._linked.items():
+            if linked.link.state is LinkState.FOLLOWING:
+                wanted.setdefault(linked.link.source, {})[tp.topic] = None
+        for name, topics in wanted.items():
+            source = self._sources.get(name)
+            if source is None:
+                source = SourceCluster(self._runtime, name, self._directory)
+                self._sources[name] = source
+            await source.refresh(list(topics))
+        for name in [name for name in self._sources if name not in wanted]:
+            self._sources.pop(name).close()
+
+    def _drop_idle(self) -> None:
+        for key in [key for key, loop in self._loops.items() if not len(loop.fetcher)]:
+            self._loops.pop(key).close()
+
+    def _step(self, linked: LinkedPartition) -> None:
+        """Bring a partition closer to what its link asks for."""
+        if linked.is_busy or linked.partition.log is None:
+            return
+        if linked.link.state is LinkState.FAILOVER:
+            if linked.phase not in (PartitionPhase.PREPARING, PartitionPhase.READY):
+                self._leave(linked)
+                linked.phase, linked.detail = PartitionPhase.PREPARING, ""
+                self._start(linked, self._prepare(linked))
+        elif linked.phase is not PartitionPhase.STOPPED:
+            found = self._leader_of(linked)
+            if isinstance(found, str):
+                self._leave(linked)
+                linked.phase, linked.detail = PartitionPhase.WAITING, found
+            elif found.leader_epoch > linked.partition.leader_epoch:
+                self._leave(linked)
+                linked.phase, linked.detail = PartitionPhase.WAITING, "raises its leader epoch"
+                self._start(linked, self._raise(linked, found.leader_epoch))
+            elif linked.followed != found or not self._is_followed(linked):
+                self._follow(linked, found)
+
+    def _is_followed(self, linked: LinkedPartition) -> bool:
+        return linked.loop is not None and linked.partition.topic_partition in linked.loop.fetcher
+
+    def _leader_of(self, linked: LinkedPartition) -> SourceLeader | str:
+        """Return the source's leader, or why there is none to follow."""
+        tp, link = linked.partition.topic_partition, linked.link
+        source = self._sources.get(link.source)
+        if source is None or source.problem is not None:
+            why = "not asked yet" if source is None else source.problem
+            return f"source {link.source} cannot be used: {why}"
+        view = source.view
+        if view.cluster_id != link.cluster_id:
+            return f"source {link.source} is cluster {view.cluster_id}, not {link.cluster_id}"
+        if tp.topic in view.errors:
+            return f"the source reports {ErrorCode(view.errors[tp.topic]).name} for the topic"
+        found = view.leaders.get(tp)
+        return found if found is not None else "the source's partition has no leader"
+
+    def _follow(self, linked: LinkedPartition, leader: SourceLeader) -> None:
+        self._leave(linked)
+        source = self._sources[linked.link.source]
+        key = (source.name, leader.broker_id)
+        loop = self._loops.get(key)
+        if loop is None:
+            loop = LinkLoop(
+                self._runtime, self._replicas, lambda: source.channel_to(leader.broker_id), self
+            )
+            self._loops[key] = loop
+        linked.loop, linked.followed = loop, leader
+        linked.phase, linked.detail = PartitionPhase.FOLLOWING, ""
+        loop.add(linked.partition, leader.leader_epoch)
+
+    def _start(self, linked: LinkedPartition, work: Coroutine[Any, Any, None]) -> None:
+        async def alone() -> None:
+            try:
+                await work
+            except KctlError as error:
+                # The next round tries again.
+                linked.phase, linked.detail = PartitionPhase.WAITING, str(error)
+                await sleep(self._runtime.scheduler, BACKOFF_MS)
+            finally:
+                linked.is_busy = False
+                self._wants_refresh = True
+                self._wake()
+
+        linked.is_busy = True
+        self._runtime.scheduler.spawn(alone(), f"link-{linked.partition.topic_partition}")
+
+    async def _raise(self, linked: LinkedPartition, leader_epoch: int) -> None:
+        await raise_epoch(self._runtime, self._store, linked.partition, leader_epoch)
+
+    async def _prepare(self, linked: LinkedPartition) -> None:
+        partition = linked.partition
+        await prepare_takeover(self._runtime, self._store, self._replicas, partition)
+        linked.phase = PartitionPhase.READY
+        tp = partition.topic_partition
+        self._runtime.trace.info(f"{tp}: is ready to take over from {linked.link.source}")
+        if link_of(self._dynamic_configs.topic(tp.topic)) is None:
+            self._end(partition)
+
+    # --- the topics --------------------------------------------------------------------------
+
+    async def _follow_topics(self) -> None:
+        """Add partitions, and change settings, as the source did. The leader of partition 0 does
+        this for its topic."""
+        now_ms = self._runtime.clock.monotonic_ms()
+        reads_settings = now_ms - self._settings_read_ms >= SETTINGS_MS
+        if reads_settings:
+            self._settings_read_ms = now_ms
+        for tp, linked in list(self._linked.items()):
+            source = self._sources.get(linked.link.source)
+            if tp.partition or source is None or linked.phase is not PartitionPhase.FOLLOWING:
+                continue
+            try:
+                await self._add_partitions(tp.topic, source)
+                if reads_settings:
+                    await self._follow_settings(tp.topic, source)
+            except KctlError as error:
+                self._warnings.warn(
+                    tp.topic, f"Topic {tp.topic} cannot be changed as its source: {error}"
+                )
+
+    async def _add_partitions(self, topic: str, source: SourceCluster) -> None:
+        wanted = source.view.partition_counts.get(topic, 0)
+        if wanted > (self._metadata.partition_count(topic) or wanted):
+            await self._topic_creator.add_partitions(topic, wanted, None)
+            self._runtime.trace.info(f"Topic {topic} has {wanted} partitions now, as its source")
+
+    async def _follow_settings(self, topic: str, source: SourceCluster) -> None:
+        overrides = await source.topic_overrides(topic)
+        before = self._dynamic_configs.topic(topic)
+        if followed_settings(before, overrides) == dict(before):
+            return
+
+        def update(stored: Mapping[str, str]) -> Mapping[str, str]:
+            return followed_settings(stored, overrides) if link_of(stored) else stored
+
+        await self._store.update_entity_config(TOPIC_CONFIGS, topic, update)
+
+    # --- what the loops report ---------------------------------------------------------------
+
+    def fetched(self, tp: TopicPartition, high_watermark: int) -> None:
+        """Note the end of the source's partition."""
+        linked = self._linked.get(tp)
+        if linked is not None:
+            linked.source_end = high_watermark
+
+    def was_truncated(self, tp: TopicPartition, before: int, after: int) -> None:
+        """Report records that were removed because the source does not have them."""
+        linked = self._linked.get(tp)
+        if linked is not None:
+            linked.truncated = (before, after)
+            self._runtime.trace.warning(
+                f"{tp}: the records from offset {after} to {before - 1} were removed, because "
+                f"{linked.link.source} does not have them"
+            )
+
+    def stop(self, tp: TopicPartition, why: str) -> None:
+        """Stop following a partition for good."""
+        linked = self._linked.get(tp)
+        if linked is not None:
+            self._leave(linked)
+            linked.phase, linked.detail = PartitionPhase.STOPPED, why
+            self._runtime.trace.warning(f"{tp}: no longer follows {linked.link.source}: {why}")
+
+    def find_leader(self, tp: TopicPartition | None, why: str) -> None:
+        """Ask the source who leads this partition; None: a loop lost its leader."""
+        linked = None if tp is None else self._linked.get(tp)
+        if linked is not None:
+            self._leave(linked)
+            linked.phase, linked.detail = PartitionPhase.WAITING, f"looks for a leader: {why}"
+        self._wants_refresh = True
+        self._wake()
+
+    def status(self, topic: str) -> str:
+        """Return `mirror.status` of a topic: its partitions that this broker leads, as JSON."""
+        rows = [it.document() for tp, it in self._linked.items() if tp.topic == topic]
+        return json.dumps(rows, separators=(",", ":"))
+
+
+def read_only(topic: str, overrides: Mapping[str, str]) -> str | None:
+    """Return why producers may not write to a topic with these overrides; None if they may."""
+    link = link_of(overrides)
+    return None if link is None else link.refusal(topic)
+
+
+def _end_of(partition: Partition) -> int:
+    return -1 if partition.log is None else partition.log.log_end_offset

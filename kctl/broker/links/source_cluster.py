@@ -1,0 +1,180 @@
+"""SourceCluster: how a broker reaches the cluster that its links follow, and who leads there.
+
+Its settings are those of a client, in the file NAME.properties of the directory that
+mirror.sources.dir names. The file is read each time a connection is opened, so that addresses and
+passwords change without a restart.
+
+Kafka 2.7: org.apache.kafka.clients.{Metadata, CommonClientConfigs}
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import field
+
+from kctl.client.bootstrap_servers import parse_servers
+from kctl.client.broker_channel import BrokerChannel
+from kctl.client.security import ClientSecurity
+from kctl.configs.broker_config import parse_properties
+from kctl.errors import KctlError, UnreachableError, UsageError
+from kctl.lazy_dataclass import dataclass
+from kctl.model import TopicPartition
+from kctl.protocol.constants import TOPIC_RESOURCE
+from kctl.protocol.error_codes import ErrorCode
+from kctl.protocol.messages.describe_configs import (
+    DescribeConfigsRequest,
+    DescribeConfigsResource,
+    DescribeConfigsResponse,
+)
+from kctl.protocol.messages.metadata import (
+    MetadataRequest,
+    MetadataRequestTopic,
+    MetadataResponse,
+    MetadataResponseTopic,
+)
+from kctl.runtime.runtime import Runtime
+
+REQUEST_TIMEOUT_MS = 30_000
+CONNECT_TIMEOUT_MS = 5_000
+# The source of a config that a topic overrides, in DescribeConfigs.
+OF_TOPIC = 1
+BOOTSTRAP_SERVERS = "bootstrap.servers"
+CLIENT_ID = "kctl-link"
+
+
+@dataclass(frozen=True, slots=True)
+class SourceLeader:
+    """The broker that leads a partition at the source."""
+
+    broker_id: int
+    leader_epoch: int
+
+
+@dataclass(slots=True)
+class SourceView:
+    """What the source's metadata says of the linked topics."""
+
+    cluster_id: str | None = None
+    addresses: dict[int, tuple[str, int]] = field(default_factory=dict)
+    partition_counts: dict[str, int] = field(default_factory=dict)
+    leaders: dict[TopicPartition, SourceLeader] = field(default_factory=dict)
+    # Topic -> the error code in its place.
+    errors: dict[str, int] = field(default_factory=dict)
+
+
+class SourceCluster:
+    """One source, by its name."""
+
+    def __init__(self, runtime: Runtime, name: str, directory: str | None) -> None:
+        self.name = name
+        self.view = SourceView()
+        # Why the source cannot be used; None: the last refresh succeeded.
+        self.problem: str | None = "it has not been asked yet"
+        self._runtime = runtime
+        self._directory = directory
+        self._channel: BrokerChannel | None = None
+
+    def close(self) -> None:
+        """Close the connection that metadata comes over."""
+        if self._channel is not None:
+            self._channel.close()
+            self._channel = None
+
+    def settings(self) -> dict[str, str]:
+        """Read the source's settings; raise KctlError."""
+        if self._directory is None:
+            raise UsageError("mirror.sources.dir is not set on this broker")
+        path = f"{self._directory}/{self.name}.properties"
+        disk = self._runtime.disk
+        if not disk.exists(path):
+            raise UsageError(f"there is no {path}")
+        given = parse_properties(disk.read_file(path).decode(errors="replace"))
+        if BOOTSTRAP_SERVERS not in given:
+            raise UsageError(f"{path} has no {BOOTSTRAP_SERVERS}")
+        return given
+
+    async def refresh(self, topics: Sequence[str]) -> None:
+        """Ask the source who leads `topics`; set `view`, or `problem`."""
+        try:
+            channel = await self._any_channel()
+            request = MetadataRequest(
+                topics=[MetadataRequestTopic(name=topic) for topic in topics],
+                allow_auto_topic_creation=False,
+            )
+            self.view = _view(await channel.send(request))
+            self.problem = None
+        except KctlError as error:
+            self.close()
+            self.problem = str(error)
+
+    async def topic_overrides(self, topic: str) -> dict[str, str]:
+        """Return the configs that the source's topic overrides; raise KctlError."""
+        channel = await self._any_channel()
+        resource = DescribeConfigsResource(
+            resource_type=TOPIC_RESOURCE, resource_name=topic, configuration_keys=None
+        )
+        response: DescribeConfigsResponse = await channel.send(
+            DescribeConfigsRequest(resources=[resource])
+        )
+        [result] = response.results
+        if result.error_code:
+            raise UnreachableError(f"the configs of {topic}: {ErrorCode(result.error_code).name}")
+        return {
+            entry.name: entry.value
+            for entry in result.configs
+            if entry.config_source == OF_TOPIC and entry.value is not None
+        }
+
+    async def channel_to(self, broker_id: int) -> BrokerChannel:
+        """Return a new connection to a broker of the source; raise KctlError."""
+        address = self.view.addresses.get(broker_id)
+        if address is None:
+            raise UnreachableError(f"broker {broker_id} of {self.name} is not known to be alive")
+        return await self._connected(*address, ClientSecurity.of(_security(self.settings())))
+
+    async def _any_channel(self) -> BrokerChannel:
+        if self._channel is not None and self._channel.is_usable:
+            return self._channel
+        settings = self.settings()
+        security = ClientSecurity.of(_security(settings))
+        last: KctlError = UnreachableError("no address")
+        bootstrap = parse_servers(settings[BOOTSTRAP_SERVERS])
+        for address in dict.fromkeys([*bootstrap, *self.view.addresses.values()]):
+            try:
+                self._channel = await self._connected(*address, security)
+            except KctlError as error:
+                last = error
+            else:
+                return self._channel
+        raise last
+
+    async def _connected(self, host: str, port: int, security: ClientSecurity) -> BrokerChannel:
+        channel = BrokerChannel(
+            self._runtime, host, port, client_id=CLIENT_ID,
+            request_timeout_ms=REQUEST_TIMEOUT_MS, security=security,
+        )  # fmt: skip
+        await channel.connect(CONNECT_TIMEOUT_MS)
+        return channel
+
+
+def _security(settings: Mapping[str, str]) -> dict[str, str]:
+    return {name: value for name, value in settings.items() if name != BOOTSTRAP_SERVERS}
+
+
+def _view(response: MetadataResponse) -> SourceView:
+    found = SourceView(
+        response.cluster_id,
+        {broker.node_id: (broker.host, broker.port) for broker in response.brokers},
+    )
+    for topic in response.topics:
+        if topic.error_code and topic.error_code != ErrorCode.LEADER_NOT_AVAILABLE:
+            found.errors[topic.name] = topic.error_code
+        else:
+            _add_topic(found, topic)
+    return found
+
+
+def _add_topic(found: SourceView, topic: MetadataResponseTopic) -> None:
+    found.partition_counts[topic.name] = len(topic.partitions)
+    for partition in topic.partitions:
+        if partition.leader_id >= 0 and partition.leader_epoch >= 0:
+            tp = TopicPartition(topic.name, partition.partition_index)
+            found.leaders[tp] = SourceLeader(partition.leader_id, partition.leader_epoch)

@@ -1,0 +1,92 @@
+"""The configs that make a topic a link: it follows a topic of another cluster.
+
+A topic has them only while it is a link. Apache Kafka does not know them.
+"""
+
+from collections.abc import Mapping
+from enum import StrEnum
+from typing import NamedTuple
+
+from kctl.errors import UsageError
+
+# The name of a file of client settings, NAME.properties, in the brokers' directory of sources.
+MIRROR_SOURCE = "mirror.source"
+# The id of the source's cluster, as it was when the link was created.
+MIRROR_SOURCE_CLUSTER = "mirror.source.cluster"
+MIRROR_STATE = "mirror.state"
+# Describes the partitions of a link that a broker leads; read-only, never in the store.
+MIRROR_STATUS = "mirror.status"
+LINK_CONFIGS = (MIRROR_SOURCE, MIRROR_SOURCE_CLUSTER, MIRROR_STATE)
+
+# A setting of brokers: the directory with the settings of sources. Without it a broker connects to
+# no other cluster, whatever a client asks for.
+SOURCES_DIRECTORY = "mirror.sources.dir"
+
+
+class LinkState(StrEnum):
+    """What the leaders of a link do."""
+
+    FOLLOWING = "following"
+    # They stop to follow, and prepare to take over; the link ends when all of them are ready.
+    FAILOVER = "failover"
+
+
+class Link(NamedTuple):
+    """The source of a topic that is a link."""
+
+    source: str
+    cluster_id: str
+    state: LinkState = LinkState.FOLLOWING
+
+    def refusal(self, topic: str) -> str:
+        """Return the error message for a producer."""
+        return (
+            f"Topic {topic} is read-only: it follows cluster {self.source}. Produce there, or make "
+            f"it writable here with: kctl link failover {topic}"
+        )
+
+
+def link_of(overrides: Mapping[str, str]) -> Link | None:
+    """Return the link that a topic with these overrides is; None if it is none.
+
+    Whatever a tool has written to the store, a topic with a source is read-only.
+    """
+    source = overrides.get(MIRROR_SOURCE)
+    if source is None:
+        return None
+    is_failover = overrides.get(MIRROR_STATE) == LinkState.FAILOVER
+    state = LinkState.FAILOVER if is_failover else LinkState.FOLLOWING
+    return Link(source, overrides.get(MIRROR_SOURCE_CLUSTER, ""), state)
+
+
+def check_link(overrides: Mapping[str, str]) -> None:
+    """Raise UsageError if the overrides describe no valid link, and are not free of them either."""
+    given = [name for name in LINK_CONFIGS if name in overrides]
+    if not given:
+        return
+    source = overrides.get(MIRROR_SOURCE, "")
+    if not source or not overrides.get(MIRROR_SOURCE_CLUSTER):
+        raise UsageError(f"A link needs {MIRROR_SOURCE} and {MIRROR_SOURCE_CLUSTER}")
+    if not all(it.isalnum() or it in "_-" for it in source):
+        raise UsageError(f"{MIRROR_SOURCE}={source}: a name has letters, digits, - and _ only")
+    state = overrides.get(MIRROR_STATE, LinkState.FOLLOWING)
+    if state not in list(LinkState):
+        raise UsageError(f"{MIRROR_STATE}={state} is none of {', '.join(LinkState)}")
+
+
+def check_link_change(before: Mapping[str, str], after: Mapping[str, str]) -> None:
+    """Raise UsageError unless a topic's link may change so: it can be created, fail over, and end
+    after that."""
+    old, new = link_of(before), link_of(after)
+    if old is None:
+        return
+    if new is None:
+        if old.state is not LinkState.FAILOVER:
+            raise UsageError(
+                f"The topic follows cluster {old.source}: its leaders have to take over before the "
+                "link can end; use kctl link failover"
+            )
+    elif new[:2] != old[:2]:
+        raise UsageError(f"The topic follows cluster {old.source} already")
+    elif old.state is LinkState.FAILOVER and new.state is not old.state:
+        raise UsageError("A failover cannot be taken back: complete it, then create a link again")
