@@ -393,6 +393,13 @@ def test_idioms_that_mypyc_gets_wrong_are_found(lines, finding):
     assert [text for _, text in find_miscompiled(inside)] == [finding]
 
 
+@pytest.mark.parametrize("arguments", ["*arguments", "1, **options"])
+def test_stars_in_calls_of_super_are_found(arguments):
+    call = f"super().__init__({arguments})"
+    assert find_miscompiled(call) == [(1, "arguments with stars in a call of super()")]
+    assert find_miscompiled(f"other.f({arguments}), super().__init__(arguments)") == []
+
+
 def test_second_names_of_methods_are_found():
     lines = "class A:\n    limit = LIMIT\n    def end(self):\n        pass\n    close = end\n"
     assert find_miscompiled(lines) == [(5, "a second name for the method end")]
@@ -433,6 +440,28 @@ def test_modules_that_make_things_durable_are_never_compiled():
     listed = [name(path) for path in compiled_modules()]
     assert listed == sorted(set(listed))
     assert not set(durable) & set(listed)
+
+
+def test_the_bases_of_classes_that_may_be_compiled_may_be_compiled():
+    # mypyc ends with an internal error, or looks attributes up as Python does. Exceptions are fine.
+    listed = {module_name(path) for path in compiled_modules()}
+    found = []
+    for path in compiled_modules():
+        tree = ast.parse(text_of(path))
+        interpreted = {
+            alias.asname or alias.name
+            for node in tree.body
+            if isinstance(node, ast.ImportFrom) and node.module not in listed
+            for alias in node.names
+            if (node.module or "").startswith("kctl.") and not alias.name.endswith("Error")
+        }
+        found += [
+            f"{name(path)}:{node.lineno} {node.name}"
+            for node in tree.body
+            if isinstance(node, ast.ClassDef)
+            and any(isinstance(base, ast.Name) and base.id in interpreted for base in node.bases)
+        ]
+    assert found == []
 
 
 def test_no_interpreted_class_inherits_from_one_that_may_be_compiled():

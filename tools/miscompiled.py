@@ -9,6 +9,7 @@ Seen with mypyc 2.4.1, or with the release before it:
 - `content[8:3]` of bytes raises SystemError, where Python returns nothing;
 - `evict = _reject` in a class, after `def _reject`, looks the method up among the names of the
   module, so the first instance fails with KeyError.
+- `super().__init__(*arguments)` passes the tuple as one argument.
 
 Bounds of bytes that are reversed only at run time raise SystemError, too, and are not seen here.
 """
@@ -46,6 +47,8 @@ def find_miscompiled(source: str) -> list[Finding]:
             found += _in_function(node)
         elif isinstance(node, ast.ClassDef):
             found += _in_class(node)
+        elif isinstance(node, ast.Call):
+            found += _in_call(node)
     return sorted(found)
 
 
@@ -87,6 +90,14 @@ def _in_class(node: ast.ClassDef) -> Iterator[Finding]:
     for it in node.body:
         if isinstance(it, ast.Assign) and isinstance(it.value, ast.Name) and it.value.id in methods:
             yield it.lineno, f"a second name for the method {it.value.id}"
+
+
+def _in_call(node: ast.Call) -> Iterator[Finding]:
+    is_starred = any(isinstance(it, ast.Starred) for it in node.args) or any(
+        it.arg is None for it in node.keywords
+    )
+    if is_starred and ast.unparse(node.func).startswith("super()."):
+        yield node.lineno, "arguments with stars in a call of super()"
 
 
 def _own_nodes(function: ast.AST) -> Iterator[ast.AST]:

@@ -2,6 +2,7 @@
 
 from itertools import product
 from types import MappingProxyType
+from typing import ClassVar
 
 import pytest
 
@@ -32,7 +33,7 @@ class Host:
 
     limits = NetworkLimits()
     served = MappingProxyType({int(ApiKey.HEARTBEAT): (0, 4)})
-    fast_paths = MappingProxyType({})
+    fast_paths: ClassVar = {}
     client_quotas = None
     request_watchers = ()
 

@@ -8,17 +8,22 @@ Kafka 2.7: kafka.server.BrokerTopicStats and its callers in ReplicaManager.
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any, Final
+from typing import Final
 
+from kctl.broker.log.log_manager import LogManager
 from kctl.broker.log.log_validator import CheckedRecords
 from kctl.broker.log.unified_log import AppendOrigin, LogAppendInfo
 from kctl.broker.metering.meter import BrokerMeter
+from kctl.broker.quotas import ReplicationQuota
 from kctl.broker.replication.append_turns import Records
 from kctl.broker.replication.delayed import AppendResult, FetchParams, FetchResult
 from kctl.broker.replication.replica_manager import ReplicaManager
+from kctl.broker.replication.replica_selector import ReplicaSelector
+from kctl.configs.broker_config import BrokerConfig
 from kctl.errors import KctlError
 from kctl.protocol.error_codes import ErrorCode
 from kctl.protocol.messages.fetch import FetchPartition
+from kctl.runtime.runtime import Runtime
 
 # Errors of clients, and of brokers that no longer lead: Kafka does not count them as failures.
 _NO_FAILED_PRODUCE: Final = frozenset(
@@ -42,9 +47,22 @@ _FAILED_FETCH: Final = (int(ErrorCode.UNKNOWN_SERVER_ERROR), int(ErrorCode.CORRU
 class MeasuredReplicaManager(ReplicaManager):
     """Counts what passes through it."""
 
-    def __init__(self, meter: BrokerMeter, *arguments: Any, **options: Any) -> None:
+    def __init__(
+        self,
+        meter: BrokerMeter,
+        runtime: Runtime,
+        config: BrokerConfig,
+        broker_id: int,
+        log_manager: LogManager,
+        *,
+        leader_quota: ReplicationQuota | None = None,
+        select_replica: ReplicaSelector | None = None,
+    ) -> None:
         """Take a meter, and the arguments of a ReplicaManager."""
-        super().__init__(*arguments, **options)
+        super().__init__(
+            runtime, config, broker_id, log_manager,
+            leader_quota=leader_quota, select_replica=select_replica,
+        )  # fmt: skip
         self._meter = meter
         self._topics = meter.topics
         self.on_replicated = meter.replicated

@@ -6,6 +6,7 @@ the broker where it is assembled.
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from typing import Any
 
 from kctl.broker.metering.broker_samples import PARTITIONS_MAX, BrokerSamples
 from kctl.broker.metering.cluster_samples import ClusterSamples
@@ -85,7 +86,7 @@ class Metering:
         self._server.close()
         self.meter.turns.stop()
 
-    def make_replica_manager(self, *arguments: object, **options: object) -> ReplicaManager:
+    def make_replica_manager(self, *arguments: Any, **options: Any) -> ReplicaManager:
         """Return a ReplicaManager that is measured."""
         return MeasuredReplicaManager(self.meter, *arguments, **options)
 

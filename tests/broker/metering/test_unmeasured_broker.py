@@ -12,8 +12,6 @@ from types import SimpleNamespace
 import pytest
 
 from kctl.broker.broker import Broker
-from kctl.broker.handlers.plain_commits import PlainCommits
-from kctl.broker.handlers.plain_produce import PlainProduce
 from kctl.broker.metering.metering import Metering
 from kctl.broker.replication.replica_manager import ReplicaManager
 from kctl.configs.broker_config import BrokerConfig
@@ -95,7 +93,7 @@ def what_a_request_meets(cluster, broker):
     server.on_request = answer
     watchdog = cluster.runtime.scheduler.watchdog
     return SimpleNamespace(
-        fast_paths=[getattr(it, "__func__", it) for it in server.fast_paths.values()],
+        fast_paths=[getattr(it, "__qualname__", it) for it in server.fast_paths.values()],
         watchers=server.request_watchers,
         request_times=[it.times for it in requests],
         replica_manager=type(services.replica_manager),
@@ -109,7 +107,7 @@ def what_a_request_meets(cluster, broker):
 
 def test_without_metrics_the_parts_of_a_broker_are_the_plain_ones(cluster):
     met = what_a_request_meets(cluster, start(cluster, is_measured=False))
-    assert met.fast_paths == [PlainProduce.answer, PlainCommits.answer]
+    assert met.fast_paths == ["PlainProduce.answer", "PlainCommits.answer"]
     assert met.watchers == ()
     assert met.request_times
     assert set(met.request_times) == {None}
@@ -123,8 +121,7 @@ def test_without_metrics_the_parts_of_a_broker_are_the_plain_ones(cluster):
 
 def test_with_metrics_each_of_these_parts_is_different(cluster):
     met = what_a_request_meets(cluster, start(cluster, is_measured=True))
-    assert PlainProduce.answer not in met.fast_paths
-    assert PlainCommits.answer not in met.fast_paths
+    assert not {"PlainProduce.answer", "PlainCommits.answer"} & set(met.fast_paths)
     assert met.watchers
     assert None not in met.request_times
     assert met.replica_manager is not ReplicaManager
