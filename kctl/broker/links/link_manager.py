@@ -33,7 +33,7 @@ from kctl.broker.config.dynamic_configs import DynamicConfigs
 from kctl.broker.links.link_fetcher import BACKOFF_MS
 from kctl.broker.links.link_loop import LinkLoop
 from kctl.broker.links.source_cluster import SourceCluster, SourceLeader
-from kctl.broker.links.takeover import prepare_takeover, raise_epoch
+from kctl.broker.links.takeover import begin_takeover, end_takeover, raise_epoch
 from kctl.broker.links.topic_settings import followed_settings
 from kctl.broker.metadata_cache import MetadataCache
 from kctl.broker.replication.leadership import RoleChange
@@ -84,6 +84,8 @@ class LinkedPartition:
     # Where it is fetched from.
     loop: LinkLoop | None = None
     followed: SourceLeader | None = None
+    # The leader epoch that a failover began; -1: none yet.
+    own_epoch: int = -1
     # A coroutine raises its epoch or prepares it.
     is_busy: bool = False
 
@@ -331,7 +333,11 @@ class LinkManager:
 
     async def _prepare(self, linked: LinkedPartition) -> None:
         partition = linked.partition
-        await prepare_takeover(self._runtime, self._store, self._replicas, partition)
+        # Not again when the followers were too slow for the first attempt.
+        if linked.own_epoch != partition.leader_epoch:
+            await begin_takeover(self._runtime, self._store, self._replicas, partition)
+            linked.own_epoch = partition.leader_epoch
+        await end_takeover(self._runtime, partition)
         linked.phase = PartitionPhase.READY
         tp = partition.topic_partition
         self._runtime.trace.info(f"{tp}: is ready to take over from {linked.link.source}")

@@ -59,12 +59,12 @@ async def raise_epoch(
     _check_leads(partition)
 
 
-async def prepare_takeover(
+async def begin_takeover(
     runtime: Runtime, store: ClusterStore, replicas: ReplicaManager, partition: Partition
 ) -> None:
     """Make the copy a log that this cluster can continue, except that no client writes to it yet.
 
-    Raise KctlError; it can be done again.
+    Raise KctlError.
     """
     log = _check_leads(partition)
     await raise_epoch(
@@ -76,6 +76,11 @@ async def prepare_takeover(
         used_end = await store.next_producer_id_block()
         await store.allocate_producer_id_block(partition.broker_id, max(known))
         await _end_producers(runtime, replicas, partition, used_end)
+
+
+async def end_takeover(runtime: Runtime, partition: Partition) -> None:
+    """Wait until the whole copy is committed, so that any replica can lead it; raise KctlError."""
+    log = _check_leads(partition)
 
     def is_committed() -> bool:
         return partition.role is not Role.LEADER or log.high_watermark >= log.log_end_offset
