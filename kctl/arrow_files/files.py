@@ -2,13 +2,14 @@
 opens one.
 
 A URL with a scheme that Arrow knows (`s3://`, `gs://`, `hdfs://`, `abfs://`, `file://`) uses
-Arrow's file system, any other scheme uses fsspec if it is installed, and a path without a scheme is
-local. Local files are mapped into memory, not read.
+Arrow's file system, any other scheme uses fsspec if it is installed, as `hdfs://` does where
+hdfs-native is, and a path without a scheme is local. Local files are mapped into memory, not read.
 """
 
 import re
 from collections.abc import Iterator
 from functools import partial
+from importlib.util import find_spec
 from operator import attrgetter
 from typing import Any, NamedTuple
 
@@ -24,6 +25,15 @@ __all__ = ["FileFacts", "Files"]
 # Bytes requested from a remote file at once.
 _FETCH_BYTES = 16 * 1024 * 1024
 _PATH = attrgetter("path")
+# Arrow needs Hadoop's own client for these; the package hdfs-native does not.
+_HDFS_SCHEMES = ("hdfs", "viewfs")
+_HDFS_HINT = (
+    "pip install 'kctl-kafka[hdfs]'; or set JAVA_HOME, HADOOP_HOME, ARROW_LIBHDFS_DIR and CLASSPATH "
+    "for Hadoop's libhdfs"
+)
+_ERROR_CHARACTERS_MAX = 200
+_GCS_SCHEMES = ("gs", "gcs")
+_GCS_RETRY, _GCS_RETRY_SECONDS = "retry_limit_seconds", 60
 _SCHEME = re.compile(r"^([A-Za-z][A-Za-z0-9+.-]+)://")
 
 
@@ -48,10 +58,10 @@ Listing = list[FileFacts]
 class Files:
     """A file system. Methods take paths on it and raise StorageError, which names the path."""
 
-    def __init__(self, filesystem: Any, prefix: str = "") -> None:
-        """Wrap `filesystem`; `prefix` followed by a path is the URL of that path."""
+    def __init__(self, filesystem: Any, prefix: str = "", suffix: str = "") -> None:
+        """Wrap `filesystem`; `prefix`, a path and `suffix`, the parameters, are its URL."""
         self._fs = filesystem
-        self._prefix = prefix
+        self._prefix, self._suffix = prefix, suffix
         self._is_local = isinstance(filesystem, arrow_fs.LocalFileSystem)
 
     @classmethod
@@ -63,17 +73,29 @@ class Files:
         match = _SCHEME.match(url)
         if match is None:
             return cls(arrow_fs.LocalFileSystem()), url.rstrip("/") or "/"
+        is_hdfs = match[1] in _HDFS_SCHEMES
         try:
-            filesystem, path = arrow_fs.FileSystem.from_uri(url)
+            if is_hdfs and find_spec("hdfs_native") is not None:
+                filesystem, path = _from_fsspec(url, match[1])
+            else:
+                filesystem, path = arrow_fs.FileSystem.from_uri(_bounded(url, match[1]))
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError, ImportError):
             filesystem, path = _from_fsspec(url, match[1])
         except OSError as error:
-            raise StorageError(f"{url}: {error}") from None
+            # Arrow lists each place where it looked for a library.
+            text = str(error)[:_ERROR_CHARACTERS_MAX]
+            raise StorageError(f"{url}: {text}", hint=_HDFS_HINT if is_hdfs else None) from None
         path = path.rstrip("/")
-        return cls(filesystem, url[: url.find(path)] if path else url), path
+        place, mark, parameters = url.partition("?")
+        prefix = place[: place.find(path)] if path else place
+        return cls(filesystem, prefix, mark + parameters), path
 
     def url(self, path: str) -> str:
         """Return the URL that `of` resolves to `path`, in any process."""
+        return f"{self._prefix}{path}{self._suffix}"
+
+    def location(self, path: str) -> str:
+        """Return the URL without parameters, as the log of a lake names its files."""
         return f"{self._prefix}{path}"
 
     def list(self, path: str, *, recursive: bool = False) -> Listing:
@@ -181,6 +203,33 @@ class Files:
         except OSError as error:
             text = error.strerror or str(error)
             raise StorageError(f"{path}: {text}") from None
+        except pa.ArrowException as error:
+            # Azure's client, of failures that have no number of an operating system's.
+            raise StorageError(f"{path}: {error}") from None
+
+
+def _bounded(url: str, scheme: str) -> str:
+    """Return the URL with a limit of the time for which Google's client repeats a request: without
+    credentials, or without a network, it is silent for a quarter of an hour."""
+    if scheme not in _GCS_SCHEMES or _GCS_RETRY in url:
+        return url
+    return f"{url}{'&' if '?' in url else '?'}{_GCS_RETRY}={_GCS_RETRY_SECONDS}"
+
+
+def check_reachable(url: str) -> None:
+    """Raise UsageError if `url` is on HDFS and pyiceberg, which uses Arrow's file system, cannot
+    reach it."""
+    match = _SCHEME.match(url)
+    if match is None or match[1] not in _HDFS_SCHEMES:
+        return
+    try:
+        arrow_fs.FileSystem.from_uri(url)
+    except OSError:
+        raise UsageError(
+            f"{url}: pyiceberg needs Hadoop's libhdfs for tables on HDFS",
+            hint="--format delta or parquet needs hdfs-native only; or set JAVA_HOME, HADOOP_HOME, "
+            "ARROW_LIBHDFS_DIR and CLASSPATH",
+        ) from None
 
 
 def _mapped(path: str) -> memoryview:

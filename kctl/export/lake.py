@@ -20,7 +20,7 @@ from typing import Any, Protocol
 
 import pyarrow as pa  # type: ignore[import-untyped]
 
-from kctl.arrow_files.files import Files
+from kctl.arrow_files.files import Files, check_reachable
 from kctl.errors import StorageError, UsageError, missing_extra
 from kctl.export.evolution import has_columns
 from kctl.export.iceberg_catalog import (
@@ -64,9 +64,10 @@ def check_lake(
         _deltalake()
     elif table_format is TableFormat.ICEBERG:
         _iceberg_catalog()
+        check_reachable(out)
         if options is not None and options.catalog is not None:
             files, root = Files.of(out)
-            check_catalog(options, files.url(root))
+            check_catalog(options, files.location(root))
 
 
 def publish(out: str, options: ExportOptions, manifest: Manifest) -> None:
@@ -283,7 +284,7 @@ class _Iceberg:
 
     def __init__(self, out: str, options: ExportOptions) -> None:
         self._files, self._root = Files.of(out)
-        self._url = self._files.url(self._root)
+        self._url = self._files.location(self._root)
         storage = storage_properties()
         catalog = _iceberg_catalog()(_APP, warehouse=self._url, **storage)
         catalog.create_namespace(_APP)
@@ -292,7 +293,7 @@ class _Iceberg:
         self._version = newest or 0
         if newest is not None:
             self._hint()
-            place = self._files.url(self._metadata(newest))
+            place = self._files.location(self._metadata(newest))
             self._table = catalog.register_table(name, place)
             add_columns(self._table, make_decoder(options).schema)
         else:
@@ -306,7 +307,7 @@ class _Iceberg:
 
     def add(self, number: int, files: Sequence[WrittenFile]) -> None:
         """See _Lake."""
-        urls = [self._files.url(f"{self._root}/{each.path}") for each in files]
+        urls = [self._files.location(f"{self._root}/{each.path}") for each in files]
         add_files(self._table, number, urls)
         self._save()
 
@@ -346,7 +347,7 @@ class _IcebergInCatalog:
     def __init__(self, out: str, options: ExportOptions) -> None:
         self._files, self._root = Files.of(out)
         schema = make_decoder(options).schema
-        self._table = open_table(options, self._files.url(self._root), schema)
+        self._table = open_table(options, self._files.location(self._root), schema)
         add_columns(self._table, schema)
         # A run may have died between the creation of the table and that of its partitions.
         if self.number() == 0 and options.partition_by and self._table.spec().is_unpartitioned():
@@ -358,7 +359,7 @@ class _IcebergInCatalog:
 
     def add(self, number: int, files: Sequence[WrittenFile]) -> None:
         """See _Lake."""
-        urls = [self._files.url(f"{self._root}/{each.path}") for each in files]
+        urls = [self._files.location(f"{self._root}/{each.path}") for each in files]
         add_files(self._table, number, urls)
 
     def delete_before(self, before_ms: int) -> int:

@@ -10,14 +10,20 @@ import subprocess
 import sys
 import threading
 import time
+from contextlib import contextmanager
 from urllib.request import urlopen
 
+import pyarrow
+import pyarrow.parquet
 import pytest
 
+from kctl.export.options import TableFormat
 from kctl.testing.kafka_broker import KafkaBroker
 from tests.export.log_files import batch_of, rows_of
+from tests.export.test_lake import read
 
 KILLS = int(os.environ.get("KCTL_FOLLOW_KILLS", "5"))
+LAKE_KILLS = int(os.environ.get("KCTL_FOLLOW_KILLS", "3"))
 SEED = int(os.environ.get("KCTL_TEST_SEED", "1"))
 TIMEOUT_S = 60
 
@@ -68,19 +74,19 @@ def test_sigterm_ends_a_run_with_status_0_and_its_report(tmp_path):
     assert len(rows_of(table)) == 10
 
 
-@pytest.mark.slow
-def test_a_table_has_each_record_once_after_kills_at_random_moments(tmp_path):
-    chosen = random.Random(SEED)
-    table, letters = tmp_path / "table", tmp_path / "letters"
+def value_of(partition, offset):
+    """Every third value of one partition is not UTF-8."""
+    is_bad = partition == 2 and offset % 3 == 0
+    return (b"\xff%d-%d" if is_bad else b"%d-%d") % (partition, offset)
 
-    def value_of(partition, offset):
-        # Every third value of one partition is not UTF-8.
-        is_bad = partition == 2 and offset % 3 == 0
-        return (b"\xff%d-%d" if is_bad else b"%d-%d") % (partition, offset)
 
+@contextmanager
+def written_topic():
+    """A broker whose topic orders grows until the block ends; yields its address, and the numbers
+    of records in its partitions."""
+    counts = [0, 0, 0]
+    is_over = threading.Event()
     with KafkaBroker(topics=["orders:3"]) as broker:
-        is_over = threading.Event()
-        counts = [0, 0, 0]
 
         def write():
             while not is_over.is_set():
@@ -93,45 +99,96 @@ def test_a_table_has_each_record_once_after_kills_at_random_moments(tmp_path):
 
         writer = threading.Thread(target=write)
         writer.start()
-        words = ("-b", broker.bootstrap_servers, "-t", "orders", "--out", table)
-        words += ("--compact-to", "20KiB", "--value", "string", "--dead-letters", letters)
-        try:
-            for _ in range(KILLS):
-                before = count(table)
-                process = started(*words)
-                # It has written something, and is killed at any moment after that.
-                eventually(lambda before=before: count(table) > before)
-                time.sleep(chosen.random() * 0.5)
-                assert process.poll() is None, process.communicate()
-                process.kill()
-                process.communicate()
-        finally:
+
+        def end():
             is_over.set()
             writer.join()
-        process = started(*words)
+            return counts
+
         try:
-            eventually(
-                lambda: (
-                    row_count(table) + row_count(letters) >= sum(counts)
-                    or process.poll() is not None
-                )
-            )
-            process.send_signal(signal.SIGINT)
-            _, err = process.communicate(timeout=TIMEOUT_S)
+            yield broker, end
         finally:
-            process.kill()
+            end()
+
+
+def kill_repeatedly(words, table, kills):
+    """Start the command again and again, and kill it at any moment: of its start, or after it has
+    committed something."""
+    chosen = random.Random(SEED)
+    for number in range(kills):
+        before = count(table)
+        process = started(*words)
+        if number % 3 != 2:
+            eventually(lambda before=before: count(table) > before or process.poll() is not None)
+        time.sleep(chosen.random() * (0.5 if number % 3 != 2 else 1.5))
+        assert process.poll() is None, process.communicate()
+        process.kill()
+        process.communicate()
+
+
+def follow_until(words, condition):
+    """Run the command until `condition` holds, and end it as a terminal does."""
+    process = started(*words)
+    try:
+        eventually(lambda: condition() or process.poll() is not None)
+        process.send_signal(signal.SIGINT)
+        _, err = process.communicate(timeout=TIMEOUT_S)
+    finally:
+        process.kill()
     assert process.returncode == 0, err
-    values = [
-        ("orders", partition, offset, value_of(partition, offset))
-        for partition in range(3)
-        for offset in range(counts[partition])
-    ]
+
+
+@pytest.mark.slow
+def test_a_table_has_each_record_once_after_kills_at_random_moments(tmp_path):
+    table, letters = tmp_path / "table", tmp_path / "letters"
+    with written_topic() as (broker, end):
+        words = ("-b", broker.bootstrap_servers, "-t", "orders", "--out", table)
+        words += ("--compact-to", "20KiB", "--value", "string", "--dead-letters", letters)
+        kill_repeatedly(words, table, KILLS)
+        counts = end()
+        follow_until(words, lambda: row_count(table) + row_count(letters) >= sum(counts))
+        logged = records_of(broker)
     columns = ("topic", "partition", "offset", "value")
-    assert rows_of(letters, columns) == [row for row in values if row[3][0] == 255]
+    assert rows_of(letters, columns) == [row for row in logged if row[3][0] == 255]
     rows = [(*row[:3], row[3].encode()) for row in rows_of(table, columns)]
-    assert rows == [row for row in values if row[3][0] != 255]
+    assert rows == [row for row in logged if row[3][0] != 255]
     lines = [path.read_text() for path in table.glob("_kctl/manifest/*.jsonl")]
     assert any('{"replaced"' in line for line in lines)
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("table_format", [TableFormat.DELTA, TableFormat.ICEBERG])
+def test_a_lake_has_each_record_once_after_kills_at_random_moments(tmp_path, table_format):
+    pytest.importorskip("deltalake" if table_format is TableFormat.DELTA else "pyiceberg")
+    table = tmp_path / "table"
+    with written_topic() as (broker, end):
+        words = ("-b", broker.bootstrap_servers, "-t", "orders", "-f", table_format.value)
+        words += ("--out", table)
+        kill_repeatedly(words, table, LAKE_KILLS)
+        counts = end()
+        follow_until(words, lambda: files_row_count(table) >= sum(counts))
+        logged = records_of(broker)
+    found = read(table, table_format).select(["topic", "partition", "offset", "value"])
+    rows = sorted(tuple(row.values()) for row in found.to_pylist())
+    assert rows == logged
+
+
+def records_of(broker):
+    """What the log holds, as rows."""
+    found = broker.records("orders")
+    return sorted(("orders", it.partition, it.offset, it.value) for it in found)
+
+
+def files_row_count(table):
+    """The rows in the files of a table, committed by its own log or not yet."""
+    try:
+        return sum(
+            pyarrow.parquet.ParquetFile(path).metadata.num_rows for path in table.glob("*.parquet")
+        )
+    except (OSError, pyarrow.ArrowInvalid):
+        # A file that is being moved.
+        return 0
 
 
 def test_metrics_are_served_until_the_run_ends(tmp_path):

@@ -1,9 +1,12 @@
 """Logs and tables on file systems of fsspec: the same rows, and only the needed bytes fetched."""
 
+import pyarrow as pa
 import pytest
 
-from kctl.arrow_files.files import Files
+from kctl.arrow_files import files as files_module
+from kctl.arrow_files.files import Files, _bounded
 from kctl.cli.app import run as kctl
+from kctl.errors import StorageError
 from kctl.export.export import ExportRequest, export_logs, run_here
 from kctl.export.options import ExportOptions
 from kctl.runtime.real.disk import RealDisk
@@ -70,3 +73,45 @@ def test_what_is_around_a_fetched_range_is_zeros(bucket):
 def test_unknown_scheme_is_a_usage_error(tmp_path, capsys):
     assert kctl(["export", "carrier://pigeon/logs", "--out", str(tmp_path / "t")]) == 2
     assert "carrier" in capsys.readouterr().err
+
+
+def test_parameters_of_a_url_reach_the_tasks():
+    given = "gs://anonymous@bucket/logs?scheme=http&endpoint_override=127.0.0.1%3A4443"
+    files, path = Files.of(given)
+    assert path == "bucket/logs"
+    of_a_segment = files.url(f"{path}/orders-0/0.log")
+    assert of_a_segment == given.replace("/logs?", "/logs/orders-0/0.log?")
+    assert Files.of(of_a_segment)[1] == "bucket/logs/orders-0/0.log"
+    assert files.location(path) == "gs://anonymous@bucket/logs"
+
+
+def test_googles_client_does_not_repeat_requests_for_a_quarter_of_an_hour():
+    assert _bounded("gs://bucket/t", "gs") == "gs://bucket/t?retry_limit_seconds=60"
+    assert _bounded("gs://b/t?scheme=http", "gs").endswith("?scheme=http&retry_limit_seconds=60")
+    chosen = "gs://b/t?retry_limit_seconds=5"
+    assert _bounded(chosen, "gs") == chosen
+    assert _bounded("s3://bucket/t", "s3") == "s3://bucket/t"
+
+
+@pytest.mark.parametrize("words", [(), ("-f", "iceberg")])
+def test_hdfs_without_a_client_is_an_error_that_names_both(tmp_path, capsys, monkeypatch, words):
+    if words:
+        pytest.importorskip("pyiceberg")
+    monkeypatch.setattr(files_module, "find_spec", lambda _name: None)
+    write_segment(RealDisk(), tmp_path / "orders-0", 0, [batch_of(0)])
+    words = ["export", str(tmp_path), "--out", "hdfs://127.0.0.1:1/t", *words]
+    assert kctl(words) in (1, 2)
+    said = capsys.readouterr().err
+    assert "hdfs" in said.partition("hint: ")[2]
+    assert "ARROW_LIBHDFS_DIR" in said
+    # Arrow names a hundred places where it has looked.
+    assert len(said) < 800
+
+
+def test_an_error_of_arrow_names_the_path():
+    class Broken:
+        def get_file_info(self, _path):
+            raise pa.ArrowException("the account refuses this")
+
+    with pytest.raises(StorageError, match="bucket/t: the account refuses this"):
+        Files(Broken()).find("bucket/t")

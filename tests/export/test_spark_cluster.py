@@ -1,6 +1,7 @@
 """On a standalone cluster: executors are processes without kctl until it is sent to them."""
 
 import json
+import os
 import subprocess
 from ast import literal_eval
 
@@ -62,14 +63,19 @@ def on_spark(cluster):
     return run
 
 
-def test_executors_are_sent_kctl(on_spark, bare_python, logs, tmp_path):
-    ran = on_spark("export", logs, "--out", tmp_path / "there", python=bare_python)
+def test_executors_are_sent_kctl(on_spark, bare_python, cluster, logs, tmp_path):
+    def relative(path):
+        """As the driver sees it; executors run in other directories."""
+        return os.path.relpath(path, cluster.directory)
+
+    there = relative(tmp_path / "there")
+    ran = on_spark("export", relative(logs), "--out", there, python=bare_python)
     (report,) = json.loads(ran.stdout)
     assert (report["rows"], report["files"]) == (1500, 3)
     assert kctl(["export", str(logs), "--out", str(tmp_path / "here")]) == 0
     assert rows_of(tmp_path / "there") == rows_of(tmp_path / "here")
-    words = ("import", tmp_path / "there", "-t", "orders", "-p", "3", "-y", "--into")
-    on_spark(*words, tmp_path / "logs", python=bare_python)
+    words = ("import", there, "-t", "orders", "-p", "3", "-y", "--into")
+    on_spark(*words, relative(tmp_path / "logs"), python=bare_python)
     assert records_in(tmp_path / "logs") == records_in(logs)
 
 
@@ -107,7 +113,8 @@ print(sorted((row.partition, row.offset) for row in rows))
 
 
 def test_data_source_of_a_session_that_sends_kctl(cluster, bare_python, logs):
-    ran = cluster.run("-c", FRAME, cluster.url, logs, PYSPARK_PYTHON=str(bare_python))
+    relative = os.path.relpath(logs, cluster.directory)
+    ran = cluster.run("-c", FRAME, cluster.url, relative, PYSPARK_PYTHON=str(bare_python))
     assert ran.returncode == 0, cluster.why(ran)
     found = {partition: len(records) for partition, records in records_in(logs).items()}
     expected = [(partition, offset) for partition in found for offset in range(found[partition])]

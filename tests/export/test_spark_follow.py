@@ -15,24 +15,33 @@ from pathlib import Path
 from random import Random  # noqa: TID251 - seeded
 
 import pyarrow
+import pyarrow.parquet
 import pytest
 
 from kctl.export.export import ExportRequest
 from kctl.export.follow import Follower
 from kctl.export.follow_sources import BrokerSource, DirectorySource
-from kctl.export.options import ExportOptions
+from kctl.export.options import ExportOptions, TableFormat
 from kctl.export.spark.brokers import Connection
 from kctl.export.spark.follow_writer import SparkWriter
+from kctl.records.builder import build_batch
+from kctl.records.record import Record
 from kctl.runtime.future import CancelledError
 from kctl.runtime.real import make_runtime
+from kctl.runtime.real.disk import RealDisk
 from kctl.runtime.trace import NullTrace
 from kctl.testing.kafka_broker import KafkaBroker
-from tests.export.log_files import batch_of, rows_of
+from tests.export.log_files import batch_of, rows_of, write_segment
+from tests.export.test_dead_letters import letters
+from tests.export.test_evolution import Registry
+from tests.export.test_evolution import value as registered_value
+from tests.export.test_lake import read
 
 pytestmark = [pytest.mark.spark, pytest.mark.filterwarnings("ignore")]
 KILLS = int(os.environ.get("KCTL_SPARK_KILLS", "1"))
 SEED = int(os.environ.get("KCTL_TEST_SEED", "1"))
 ROOT = Path(__file__).parents[2]
+DAY_MS = 86_400_000
 # Of a machine that has more to do than it can.
 PATIENCE_S = 500
 
@@ -40,14 +49,14 @@ PATIENCE_S = 500
 class Following:
     """Rounds of one run, whose splits the session's executors write."""
 
-    def __init__(self, session, runtime, source, request, connection=None):
+    def __init__(self, session, runtime, source, request, connection=None, **more):
         self.runtime = runtime
         self.said = []
         self.commits = []
         self.writer = SparkWriter(session, runtime.scheduler, connection)
         self.follower = Follower(
             runtime, source, request, every_ms=600_000, writer=self.writer,
-            on_commit=self.commits.append, on_problem=self.said.append,
+            on_commit=self.commits.append, on_problem=self.said.append, **more,
         )  # fmt: skip
 
     def round(self):
@@ -167,6 +176,62 @@ def test_a_stop_cancels_the_job_and_the_next_run_continues(follow, runtime, tmp_
     assert [offsets(tmp_path / "table", it) for it in range(3)] == [list(range(10))] * 3
 
 
+@pytest.mark.parametrize("table_format", [TableFormat.PARQUET, TableFormat.DELTA])
+def test_new_columns_topics_and_expired_days_on_spark(spark, runtime, tmp_path, table_format):
+    pytest.importorskip("fastavro")
+    if table_format is TableFormat.DELTA:
+        pytest.importorskip("deltalake")
+    now_ms = runtime.clock.wall_ms()
+
+    def write(topic, offset, number, age_days=0):
+        made = Record(offset, now_ms - age_days * DAY_MS, b"k", registered_value(number))
+        write_segment(
+            RealDisk(), tmp_path / "logs" / f"{topic}-0", offset, [build_batch([made])],
+            with_index=False,
+        )  # fmt: skip
+
+    registry = Registry(7)
+    write("users", 0, 7, age_days=40)
+    write("users", 1, 7)
+    options = {"partition_by": ("topic", "date"), "table_format": table_format}
+    compact = {"compact_bytes": 1_000_000} if table_format is TableFormat.PARQUET else {}
+    run = Following(
+        spark, runtime, DirectorySource(), registry.request(tmp_path, "run1", **options),
+        retention_ms=30 * DAY_MS, **compact,
+    )  # fmt: skip
+
+    def turn():
+        assert run.round()
+        run.follower._expire()
+        scheduler = runtime.scheduler
+        scheduler.run_until(scheduler.spawn(run.follower._compact(runtime.clock.monotonic_ms())))
+
+    turn()
+    # A version with a new field, and a topic.
+    registry.numbers.append(8)
+    write("users", 2, 8)
+    write("users-new", 0, 8)
+    turn()
+    # One that does not fit.
+    registry.numbers.append(9)
+    write("users", 3, 9)
+    turn()
+
+    if table_format is TableFormat.DELTA:
+        table = read(tmp_path / "table", table_format).to_pylist()
+    else:
+        files = [it for it in (tmp_path / "table").rglob("*.parquet") if "_kctl" not in it.parts]
+        table = [
+            row | {"topic": path.parts[-3].removeprefix("topic=")}
+            for path in files
+            for row in pyarrow.parquet.ParquetFile(path).read().to_pylist()
+        ]
+    found = sorted((row["topic"], row["offset"], row["value"].get("mail")) for row in table)
+    assert found == [("users", 1, None), ("users", 2, "m"), ("users-new", 0, "m")]
+    assert letters(tmp_path, "offset") == [(3,)]
+    assert (run.follower.expired_files, run.said) == (1, [])
+
+
 class Command:
     """kctl export --follow --spark over tmp_path/logs, in a process group of its own."""
 
@@ -247,4 +312,9 @@ def test_a_killed_driver_is_continued_and_a_signal_to_all_processes_ends_it_clea
     assert status == 0, (tmp_path / "stderr").read_text()
     report = json.loads(out)[0]
     assert report["rows"] + report["earlier_rows"] == sum(ends)
-    assert all_offsets(tmp_path / "table") == [list(range(end)) for end in ends]
+    logged = [
+        ("orders", partition, offset, b"k%d" % (offset % 7), b'{"n":%d}' % offset)
+        for partition, end in enumerate(ends)
+        for offset in range(end)
+    ]
+    assert rows_of(tmp_path / "table") == logged

@@ -85,6 +85,11 @@ def append(tmp_path, first, count):
     write_segment(RealDisk(), tmp_path / "logs" / "orders-0", first, batches)
 
 
+def records_of(end):
+    """Offset, key and value of what `append` has written up to this offset."""
+    return [(offset, b"k%d" % (offset % 7), b'{"n":%d}' % offset) for offset in range(end)]
+
+
 def kill_all(process):
     """The command, its JVM and the Python processes of its tasks, as when a machine is lost."""
     with suppress(ProcessLookupError):
@@ -139,10 +144,10 @@ def test_run_of_a_driver_killed_repeatedly_is_continued(start, tmp_path):
         kill_all(process)
     done = start(*words)
     assert done.wait() == 0, (tmp_path / "stderr").read_text()
-    assert [row[2] for row in rows_of(table)] == list(range(40_000))
+    assert rows_of(table) == [("orders", 0, *it) for it in records_of(40_000)]
 
 
-def test_executor_killed_in_the_middle_of_its_tasks_is_replaced(start, tmp_path):
+def test_executors_and_workers_killed_in_the_middle_of_their_tasks_are_replaced(start, tmp_path):
     for segment in range(60):
         append(tmp_path, 1000 * segment, 1000)
     table = tmp_path / "table"
@@ -152,11 +157,18 @@ def test_executor_killed_in_the_middle_of_its_tasks_is_replaced(start, tmp_path)
             "-m", "kctl", "export", "--spark", "--master", cluster.url, tmp_path / "logs",
             "--file-size", "8k", "--out", table,
         )  # fmt: skip
-        wait_for(lambda: len(list(table.glob("_kctl/tmp/*"))) >= 4, process, tmp_path)
-        killed = spark_cluster.kill_an_executor(cluster.url)
+
+        def finished():
+            return len(list(table.glob("_kctl/tmp/*")))
+
+        wait_for(lambda: finished() >= 4, process, tmp_path)
+        assert spark_cluster.kill_an_executor(cluster.url)
+        before = finished()
+        wait_for(lambda: finished() >= before + 2, process, tmp_path)
+        # The other worker does the rest.
+        assert spark_cluster.kill_a_worker(cluster.url)
         assert process.wait() == 0, (tmp_path / "stderr").read_text()
-    assert killed
-    assert [row[2] for row in rows_of(table)] == list(range(60_000))
+    assert rows_of(table) == [("orders", 0, *it) for it in records_of(60_000)]
 
 
 def test_stream_killed_repeatedly_equals_the_log(start, tmp_path):
@@ -176,7 +188,7 @@ def test_stream_killed_repeatedly_equals_the_log(start, tmp_path):
         kill_all(process)
     last = start("-c", STREAM, tmp_path, "to the end")
     assert last.wait() == 0, (tmp_path / "stderr").read_text()
-    assert sorted(offsets_of_the_sink(tmp_path / "sink")) == list(range(end))
+    assert sorted(rows_of_the_sink(tmp_path / "sink")) == records_of(end)
 
 
 def test_stream_to_a_topic_killed_repeatedly_writes_each_row_once(start, tmp_path):
@@ -202,12 +214,15 @@ def test_stream_to_a_topic_killed_repeatedly_writes_each_row_once(start, tmp_pat
             kill_all(process)
         last = start(*words, "to the end")
         assert last.wait() == 0, (tmp_path / "stderr").read_text()
-        written = sorted(int(it.value) for it in broker.records("out"))
-        assert written == list(range(end))
+        read, written = broker.records("in"), broker.records("out")
+    assert len(read) == end
+    assert sorted((it.key, it.value) for it in written) == sorted((it.key, it.value) for it in read)
+    # Records of a key keep their partition, whatever ran again.
+    assert len({(it.key, it.partition) for it in written}) == 50
 
 
-def offsets_of_the_sink(sink):
-    """Those of the files that the sink's own log has committed, as Spark reads it."""
+def rows_of_the_sink(sink):
+    """Offset, key and value of the rows of the files that the sink's own log has committed, as Spark reads it."""
     committed = set()
     log = sink / "_spark_metadata"
     newest = max(log.glob("*.compact"), key=lambda it: int(it.stem), default=None)
@@ -218,4 +233,5 @@ def offsets_of_the_sink(sink):
             lines = path.read_text().splitlines()[1:]
             committed |= {json.loads(line)["path"].removeprefix("file://") for line in lines}
     files = pyarrow.dataset.dataset(sorted(committed))
-    return files.to_table(columns=["offset"])["offset"].to_pylist()
+    columns = files.to_table(columns=["offset", "key", "value"]).to_pydict().values()
+    return list(zip(*columns, strict=True))

@@ -14,7 +14,7 @@ import sys
 import sysconfig
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -133,16 +133,45 @@ def pack(environment: Path) -> Path:
 
 def kill_an_executor(url: str) -> bool:
     """Kill -9 the JVM of one that works for the cluster at `url`; whether there was one."""
-    port = url.rsplit(":", 1)[1]
+    for number, words, parent in _processes():
+        is_executor = any(word.endswith(b"CoarseGrainedExecutorBackend") for word in words)
+        if is_executor and _address(url) in b" ".join(_words_of(parent)):
+            return _kill(number)
+    return False
+
+
+def kill_a_worker(url: str) -> bool:
+    """Kill -9 the JVM of a worker of the cluster at `url`, whose executors end with it; whether
+    there was one."""
+    for number, words, _parent in _processes():
+        if _WORKER.encode() in words and url.encode() in words:
+            return _kill(number)
+    return False
+
+
+def _address(url: str) -> bytes:
+    return f":{url.rsplit(':', 1)[1]}".encode()
+
+
+def _kill(number: int) -> bool:
+    with suppress(ProcessLookupError):
+        os.kill(number, signal.SIGKILL)
+        return True
+    return False
+
+
+def _processes() -> Iterator[tuple[int, list[bytes], int]]:
+    """Number, command line and parent of each process."""
     for path in Path("/proc").glob("[0-9]*"):
         try:
-            words = (path / "cmdline").read_bytes().split(b"\0")
-            parent = (path / "stat").read_text().rsplit(")", 1)[1].split()[1]
-            above = Path(f"/proc/{parent}/cmdline").read_bytes()
+            parent = int((path / "stat").read_text().rsplit(")", 1)[1].split()[1])
         except OSError:
             continue
-        is_executor = any(word.endswith(b"CoarseGrainedExecutorBackend") for word in words)
-        if is_executor and f":{port}".encode() in above:
-            os.kill(int(path.name), signal.SIGKILL)
-            return True
-    return False
+        yield int(path.name), _words_of(int(path.name)), parent
+
+
+def _words_of(number: int) -> list[bytes]:
+    try:
+        return Path(f"/proc/{number}/cmdline").read_bytes().split(b"\0")
+    except OSError:
+        return []

@@ -41,10 +41,11 @@ def _here(paths: list[str]) -> "LogStats":
 
 
 def _on_spark(paths: list[str], spark: "SparkOptions") -> "LogStats":
-    from kctl.cli.tables.spark import absolute, spark_session
+    from kctl.cli.tables.spark import spark_session
     from kctl.dump.partition_stats import log_files
     from kctl.export.spark.forensics import stats_on_spark
     from kctl.runtime.real.disk import RealDisk
+    from kctl.runtime.real.paths import absolute
 
     files = log_files(RealDisk(), absolute(paths))
     with spark_session(spark) as session:

@@ -12,8 +12,9 @@ from kctl.cli.failures import DONE, FAILED
 from kctl.cli.items import counted, positive
 from kctl.cli.output import OutputFormat
 from kctl.cli.session import Session
-from kctl.cli.tables.spark import SparkOptions, absolute
+from kctl.cli.tables.spark import SparkOptions
 from kctl.errors import UsageError
+from kctl.runtime.real.paths import absolute
 
 if TYPE_CHECKING:
     from kctl.cli.output import Output

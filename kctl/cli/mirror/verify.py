@@ -14,11 +14,12 @@ from kctl.cli.mirror.change_options import loops_of
 from kctl.cli.mirror.ends import EndOptions
 from kctl.cli.mirror.topic_options import ExcludeOption, RenameOption, SourceAliasOption
 from kctl.cli.output import Output, Table
-from kctl.cli.tables.spark import SparkOptions, absolute
+from kctl.cli.tables.spark import SparkOptions
 from kctl.errors import UsageError
 from kctl.lazy_dataclass import dataclass
 from kctl.mirror.comparison import Comparison
 from kctl.records.bulk import require_bulk
+from kctl.runtime.real.paths import absolute
 
 if TYPE_CHECKING:
     from kctl.mirror.places import Loop, Place
@@ -218,9 +219,7 @@ def _place(ends: EndOptions, side: str, loop: "Loop", *, is_remote: bool) -> "Pl
 
     if (paths := ends.directories(side)) is not None:
         if is_remote:
-            paths = [
-                path for each in paths for path in ([each] if "://" in each else absolute([each]))
-            ]
+            paths = absolute(paths)
         return DirectoryPlace(tuple(paths))
     settings = resolve(ends.connect_options(side), os.environ)
     place = ClusterPlace(

@@ -22,6 +22,7 @@ from kctl.cli.tables.table_options import FailureOptions, TableOptions
 from kctl.errors import UsageError
 from kctl.export.options import ExportOptions, FieldFormat, Isolation, TableFormat
 from kctl.records.bulk import require_bulk
+from kctl.runtime.real.paths import absolute
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -124,6 +125,8 @@ def export(
     )
     _check_name(session, out)
     place = _place(session.runtime.disk, out, options)
+    if on_spark.spark:
+        sources, place = absolute(sources or []), absolute([place])[0]
     numbers = partition_numbers(partition) or []
     request = ExportRequest(sources or [], place, options, topics or [], numbers)
     request.schemas = registry_reader(schema, value.value, topics or [])

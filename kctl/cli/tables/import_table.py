@@ -23,6 +23,7 @@ from kctl.cli.tables.spark import SparkOptions, spark_session
 from kctl.cli.units import parse_size
 from kctl.errors import UsageError
 from kctl.records.bulk import require_bulk
+from kctl.runtime.real.paths import absolute
 
 if TYPE_CHECKING:
     from kctl.table_import.import_files import Runner
@@ -168,6 +169,7 @@ def import_table(
     if skip:
         raise UsageError("--skip is for live brokers; --into resumes an interrupted import")
     if on_spark.spark:
+        tables, into = absolute(tables), absolute([into])[0]
         with spark_session(on_spark, ("spark.speculation=false",)) as running:
             return _to_files(session, tables, into, options, _on_spark(running))
     with _in_processes(positive(jobs, "--jobs")) as runner:

@@ -1,10 +1,9 @@
 """The options that commands with `--spark` share, and a Spark session for the time of a command."""
 
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from importlib.util import find_spec
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from kctl.cli.declaration.declarations import Option
@@ -51,11 +50,6 @@ class SparkOptions:
         if find_spec("pyspark") is None:
             raise missing_extra("--spark needs pyspark", "spark")
         require_bulk("--spark", "spark")
-
-
-def absolute(paths: Iterable[str]) -> list[str]:
-    """Return absolute paths, as executors run in another directory."""
-    return [str(Path.cwd() / path) for path in paths]
 
 
 @contextmanager

@@ -34,6 +34,7 @@ from kctl.export.splits import Split, plan_log
 from kctl.model import Position, PositionKind, TopicPartition
 from kctl.protocol.constants import INTERNAL_TOPICS
 from kctl.records.columnar import RecordColumns
+from kctl.runtime.real.paths import absolute
 
 # Smaller splits cost more than they save.
 _SPLIT_BYTES_MIN = 64 * 1024
@@ -299,7 +300,7 @@ def _wanted_logs(options: SourceOptions) -> dict[TopicPartition, PartitionLog]:
     path = options.path
     assert path is not None
     is_everything = options.topics() is None and options.get("subscribePattern") is None
-    logs = find_logs([path], [] if is_everything else ["*"])
+    logs = find_logs(absolute([path]), [] if is_everything else ["*"])
     known = {log.topic_partition: log for log in logs}
     return {it: known[it] for it in _chosen(options, known)}
 

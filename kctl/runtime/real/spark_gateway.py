@@ -31,6 +31,7 @@ _STOP_SECONDS_MAX = 60
 _POLL_SECONDS = 0.02
 # Spark's scripts set it; its launcher, in `local-cluster`, looks for a source tree without it.
 _SCALA_VERSION = "2.13"
+_HADOOP_DIRECTORIES = ("HADOOP_CONF_DIR", "YARN_CONF_DIR")
 _PORT, _SECRET = "PYSPARK_GATEWAY_PORT", "PYSPARK_GATEWAY_SECRET"
 # The JVM's error output goes to a file of this name.
 _ERRORS = "errors"
@@ -195,7 +196,10 @@ def _find_java() -> Path:
 def _class_path(home: Path, settings: dict[str, str]) -> str:
     jars = sorted(str(path) for path in (home / "jars").glob("*.jar"))
     first = settings.get("spark.driver.extraClassPath")
-    return os.pathsep.join([*([first] if first else []), f"{home / 'conf'}{os.sep}", *jars])
+    conf = os.environ.get("SPARK_CONF_DIR") or str(home / "conf")
+    # Where the addresses of YARN and HDFS are.
+    others = [it for name in _HADOOP_DIRECTORIES if (it := os.environ.get(name))]
+    return os.pathsep.join([*([first] if first else []), f"{conf}{os.sep}", *jars, *others])
 
 
 def _sharing_flags(java: Path, home: Path) -> tuple[list[str], tuple[Path, Path] | None]:
