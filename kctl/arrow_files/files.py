@@ -28,8 +28,8 @@ _PATH = attrgetter("path")
 # Arrow needs Hadoop's own client for these; the package hdfs-native does not.
 _HDFS_SCHEMES = ("hdfs", "viewfs")
 _HDFS_HINT = (
-    "pip install 'kctl-kafka[hdfs]'; or set JAVA_HOME, HADOOP_HOME, ARROW_LIBHDFS_DIR and CLASSPATH "
-    "for Hadoop's libhdfs"
+    "pip install 'kctl-kafka[hdfs]'; or set JAVA_HOME, HADOOP_HOME, ARROW_LIBHDFS_DIR and "
+    "CLASSPATH for Hadoop's libhdfs"
 )
 _ERROR_CHARACTERS_MAX = 200
 _GCS_SCHEMES = ("gs", "gcs")

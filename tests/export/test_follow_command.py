@@ -119,7 +119,7 @@ def kill_repeatedly(words, table, kills):
         before = count(table)
         process = started(*words)
         if number % 3 != 2:
-            eventually(lambda before=before: count(table) > before or process.poll() is not None)
+            eventually(lambda before=before: count(table) > before)
         time.sleep(chosen.random() * (0.5 if number % 3 != 2 else 1.5))
         assert process.poll() is None, process.communicate()
         process.kill()

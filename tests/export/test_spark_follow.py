@@ -295,10 +295,12 @@ def test_a_killed_driver_is_continued_and_a_signal_to_all_processes_ends_it_clea
                 append(tmp_path / "logs", partition, ends[partition], 50)
                 ends[partition] += 50
 
-    grow()
     for _ in range(KILLS):
+        before = ends.copy()
+        grow()
         with Command(tmp_path) as command:
-            command.has([min(end, 1) for end in ends])
+            # More than when it began: it is past its start.
+            command.has([end + 1 for end in before])
             # Into the middle of a round.
             grow()
             time.sleep(rng.random())

@@ -222,7 +222,8 @@ def test_stream_to_a_topic_killed_repeatedly_writes_each_row_once(start, tmp_pat
 
 
 def rows_of_the_sink(sink):
-    """Offset, key and value of the rows of the files that the sink's own log has committed, as Spark reads it."""
+    """Offset, key and value of the rows of the files that the sink's own log has committed, as
+    Spark reads it."""
     committed = set()
     log = sink / "_spark_metadata"
     newest = max(log.glob("*.compact"), key=lambda it: int(it.stem), default=None)
