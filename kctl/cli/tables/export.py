@@ -125,8 +125,6 @@ def export(
     )
     _check_name(session, out)
     place = _place(session.runtime.disk, out, options)
-    if on_spark.spark:
-        sources, place = absolute(sources or []), absolute([place])[0]
     numbers = partition_numbers(partition) or []
     request = ExportRequest(sources or [], place, options, topics or [], numbers)
     request.schemas = registry_reader(schema, value.value, topics or [])
@@ -146,6 +144,9 @@ def _run(
 ) -> int:
     request.run = f"{session.now_ms():x}-{session.runtime.entropy.random_bytes(4).hex()}"
     on_spark.check()
+    if on_spark.spark:
+        # Executors run in other directories.
+        request.sources, (request.out,) = absolute(request.sources), absolute([request.out])
     if running.retention_ms is not None:
         from kctl.export.expiry import Expiry
 
