@@ -28,7 +28,7 @@ from kctl.errors import CorruptDataError, KctlError, TimedOutError, UnreachableE
 from kctl.lazy_dataclass import dataclass
 from kctl.protocol.api_keys import Api, ApiKey
 from kctl.protocol.codec import encoding
-from kctl.protocol.connection import ClientConnection
+from kctl.protocol.connection import ClientConnection, Reader
 from kctl.protocol.error_codes import ApiError, ErrorCode
 from kctl.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from kctl.protocol.negotiation import NegotiatedVersions
@@ -155,6 +155,11 @@ class BrokerChannel:
         return self.state is ChannelState.READY or self.state is ChannelState.REAUTHENTICATING
 
     @property
+    def is_ready(self) -> bool:
+        """Return whether requests are sent at once."""
+        return self.state is ChannelState.READY and len(self._pending) < self._in_flight_max
+
+    @property
     def awaits_versions(self) -> bool:
         """Return whether ApiVersions was sent and nothing came back."""
         is_asking = self.state is ChannelState.CONNECTING and bool(self._pending)
@@ -206,10 +211,12 @@ class BrokerChannel:
         timeout_ms: int | None = None,
         *,
         body: list[Part] | None = None,
+        reader: Reader | None = None,
     ) -> Future[Any]:
         """Send `message` now and return a Future of its response. A Produce request with acks=0 has
         no response: its Future is done at once, with None. `body` is the message in that version,
-        if it is encoded already."""
+        if it is encoded already; `reader` decodes the responses that it knows, whose refusals are
+        not explained."""
         api = _api_of(message)
         if self._reads_only:
             # A local import, for the profiles that are read-only.
@@ -229,7 +236,7 @@ class BrokerChannel:
             future: Future[Any] = self._runtime.scheduler.future()
             self._waiting.append(_Waiting(message, api, version, deadline_ms, future))
             return future
-        return self._post(message, api, version, deadline_ms, body=body)
+        return self._post(message, api, version, deadline_ms, body=body, reader=reader)
 
     def probe(self, message: Message) -> Future[Any]:
         """Send `message` in version 0, whatever the client may send and the broker may know: for
@@ -390,17 +397,18 @@ class BrokerChannel:
         deadline_ms: int,
         future: Future[Any] | None = None,
         body: list[Part] | None = None,
+        reader: Reader | None = None,
     ) -> Future[Any]:
         if self._transport is None or self.state is ChannelState.CLOSED:
             return self._failed()
         is_answered = api is not ApiKey.PRODUCE or getattr(message, "acks", 1) != 0
         _, parts = self._connection.send_request(
-            message, version, is_answered=is_answered, body=body
+            message, version, is_answered=is_answered, body=body, reader=reader
         )
         if future is None:
             future = self._runtime.scheduler.future()
         if is_answered:
-            explained = message if self._explains_refusals else None
+            explained = message if self._explains_refusals and reader is None else None
             self._pending.append(_Pending(api, future, deadline_ms, explained))
             self._set_timer(deadline_ms)
         else:

@@ -16,11 +16,13 @@ Kafka 2.7: org.apache.kafka.clients.producer.KafkaProducer, internals.Sender; KI
 from collections.abc import Iterable, Sequence
 from dataclasses import field
 from enum import Enum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kctl.client.partitioner import StickyPartitioner
 from kctl.client.results import error_of
 from kctl.client.retry import WRONG_LEADER
+from kctl.client.router import out_of_time
+from kctl.client.single_record import VERSIONS, SingleRecordRequests, Written, single_record_batch
 from kctl.errors import KctlError, UnsupportedVersionError
 from kctl.lazy_dataclass import dataclass
 from kctl.model import TopicPartition
@@ -37,10 +39,11 @@ from kctl.protocol.messages.produce import (
 from kctl.records.builder import RecordBatchBuilder
 from kctl.records.compression import ZSTD
 from kctl.records.legacy_builder import MessageSetBuilder
-from kctl.records.record_batch import NO_PRODUCER_ID
-from kctl.runtime.future import sleep
+from kctl.records.record_batch import NO_PRODUCER_ID, NO_SEQUENCE
+from kctl.runtime.future import Future, sleep
 
 if TYPE_CHECKING:
+    from kctl.client.broker_channel import BrokerChannel
     from kctl.client.producer_transaction import ProducerTransaction
     from kctl.client.router import Router
 
@@ -169,6 +172,25 @@ class PartitionBatch:
         self.log_append_time_ms = answer.log_append_time_ms
 
 
+class PostedRecord(NamedTuple):
+    """A record that `Producer.post_one` has sent."""
+
+    partition: int
+    timestamp_ms: int
+    key: bytes | None
+    value: bytes | None
+    sequence: int
+    # When to stop retrying, in monotonic milliseconds.
+    deadline_ms: int
+    # Written, any other response, or a KctlError.
+    outcome: Future[Any]
+
+    @property
+    def is_written(self) -> bool:
+        """Return whether it was written by its first request; its outcome is known."""
+        return self.outcome.error() is None and type(self.outcome.result()) is Written
+
+
 class Producer:
     """Writes to one topic."""
 
@@ -197,6 +219,9 @@ class Producer:
         self._producer_id = NO_PRODUCER_ID
         self._producer_epoch = -1
         self._sequences: dict[TopicPartition, int] = {}
+        # The requests of `post_one`, in the version of the broker that the last one went to.
+        self._posts_to: BrokerChannel | None = None
+        self._requests: SingleRecordRequests | None = None
         # The error that ended the last call early.
         self._stopped_by: KctlError | None = None
 
@@ -254,9 +279,12 @@ class Producer:
             _report(batch, records, results)
         return [result for result in results if result is not None]
 
-    async def write(self, batches: Sequence[PartitionBatch]) -> None:
+    async def write(
+        self, batches: Sequence[PartitionBatch], deadline_ms: int | None = None
+    ) -> None:
         """Write `batches` of `new_batch`, in this order within a partition; each then has its
-        outcome. It stops as `send` does. One call at a time."""
+        outcome. It stops as `send` does, for the first ones at `deadline_ms`. One call at a
+        time."""
         self._stopped_by = None
         # Batches of one partition are sent one at a time; those of different partitions together.
         queues: dict[TopicPartition, list[PartitionBatch]] = {}
@@ -265,7 +293,7 @@ class Producer:
         while queues:
             heads = [queue.pop(0) for queue in queues.values()]
             try:
-                await self._send_batches(heads)
+                await self._send_batches(heads, deadline_ms or self._next_deadline_ms())
             except KctlError as error:
                 self._stopped_by = error
                 for batch in heads:
@@ -335,11 +363,72 @@ class Producer:
             ),
         )
 
-    async def _send_batches(self, batches: list[PartitionBatch]) -> None:
+    def post_one(
+        self, number: int, timestamp_ms: int, key: bytes | None, value: bytes | None
+    ) -> PostedRecord | None:
+        """Send one record to the leader of partition `number`; None unless that takes no more than
+        a request on an open connection. Nothing else may be written until its outcome is known.
+
+        Unless its outcome is `Written`, the caller passes it to `write_again`.
+        """
+        if self._transaction is not None or self._compression_type or self._acks == ACKS_NONE:
+            return None
+        partition = TopicPartition(self._topic, number)
+        channel = self._router.ready_channel(partition) if self._magic == 2 else None
+        if channel is None:
+            return None
+        if channel is not self._posts_to:
+            version = channel.version_of(ApiKey.PRODUCE)
+            if version not in VERSIONS:
+                return None
+            self._posts_to = channel
+            self._requests = SingleRecordRequests(
+                self._topic, version, acks=self._acks, timeout_ms=self._timeout_ms
+            )
+        requests = self._requests
+        assert requests is not None
+        sequence = NO_SEQUENCE
+        if self._producer_id != NO_PRODUCER_ID:
+            sequence = self._sequences.get(partition, 0)
+        batch = single_record_batch(
+            timestamp_ms,
+            key,
+            value,
+            producer_id=self._producer_id,
+            producer_epoch=self._producer_epoch,
+            base_sequence=sequence,
+        )
+        deadline_ms = self._next_deadline_ms()
+        outcome = channel.request(
+            requests.message,
+            requests.version,
+            self._timeout_ms,
+            body=requests.body(number, batch),
+            reader=requests.read,
+        )
+        if sequence != NO_SEQUENCE:
+            self._sequences[partition] = (sequence + 1) % _SEQUENCE_END
+        return PostedRecord(number, timestamp_ms, key, value, sequence, deadline_ms, outcome)
+
+    async def write_again(self, posted: PostedRecord) -> PartitionBatch:
+        """Write a record of `post_one` as `write` does, in the time that is left and under its
+        number; return its batch, which has its outcome."""
+        batch = self.new_batch(posted.partition)
+        batch.builder.append(timestamp=posted.timestamp_ms, key=posted.key, value=posted.value)
+        if isinstance(batch.builder, RecordBatchBuilder):
+            batch.builder.base_sequence = posted.sequence
+        error = posted.outcome.error()
+        now_ms = self._router.runtime.clock.monotonic_ms()
+        if isinstance(error, KctlError) and now_ms >= posted.deadline_ms:
+            batch.error = out_of_time(error, self._timeout_ms)
+        else:
+            await self.write([batch], posted.deadline_ms)
+        return batch
+
+    async def _send_batches(self, batches: list[PartitionBatch], deadline_ms: int) -> None:
         """Send at most one batch per partition, until each is written, has failed permanently, or
-        `timeout_ms` have passed."""
+        the deadline passes."""
         clock = self._router.runtime.clock
-        deadline_ms = clock.monotonic_ms() + self._timeout_ms
         if self._transaction is not None:
             try:
                 await self._transaction.add(batch.partition for batch in batches)
@@ -370,6 +459,9 @@ class Producer:
                 break
             await sleep(self._router.runtime.scheduler, wait_ms)
             wait_ms = min(2 * wait_ms, _BACKOFF_MS << _BACKOFF_DOUBLINGS_MAX)
+
+    def _next_deadline_ms(self) -> int:
+        return self._router.runtime.clock.monotonic_ms() + self._timeout_ms
 
     async def _send_and_forget(self, data: dict[TopicPartition, bytearray]) -> None:
         for partition, batch in data.items():
@@ -404,6 +496,8 @@ class Producer:
     def _number(self, batch: PartitionBatch) -> None:
         if self._producer_id == NO_PRODUCER_ID or not isinstance(batch.builder, RecordBatchBuilder):
             return
+        if batch.builder.base_sequence != NO_SEQUENCE:
+            return  # of `batch_of`: it was sent under this number
         sequence = self._sequences.get(batch.partition, 0)
         batch.builder.base_sequence = sequence
         self._sequences[batch.partition] = (sequence + batch.builder.count) % _SEQUENCE_END

@@ -285,6 +285,15 @@ class Router:
         limit_ms = self.timeout_ms if timeout_ms is None else timeout_ms
         return await self._channel(address, self.runtime.clock.monotonic_ms() + limit_ms)
 
+    def ready_channel(self, partition: TopicPartition) -> BrokerChannel | None:
+        """Return the channel to the known leader of `partition`, if a request can be sent now."""
+        leader = self.view.leader(partition)
+        # Wrong leaders are counted by `send_to_leaders`.
+        if leader is None or partition.topic in self._wrong_leaders:
+            return None
+        channel = self._channels.get((leader.host, leader.port))
+        return channel if channel is not None and channel.is_ready else None
+
     def close(self) -> None:
         """Close every connection; requests in flight fail."""
         self._is_closed = True
@@ -312,7 +321,7 @@ class Router:
                     reason = error
                 wait_ms = self._retry.wait_ms(attempt, self.runtime.entropy.random_below)
                 if self._left_ms(deadline_ms) <= wait_ms and _is_curable(error):
-                    raise _out_of_time(reason, limit_ms) from error
+                    raise out_of_time(reason, limit_ms) from error
                 if not self._may_retry(error, attempt):
                     raise
                 await sleep(self.runtime.scheduler, wait_ms)
@@ -524,7 +533,8 @@ def _checked(response: Any, codes: frozenset[ErrorCode]) -> Any:
     return response
 
 
-def _out_of_time(error: KctlError, limit_ms: int) -> KctlError:
+def out_of_time(error: KctlError, limit_ms: int) -> KctlError:
+    """Return the error of a call that was tried for `limit_ms`, the last time with `error`."""
     if isinstance(error, ApiError):
         return error
     return TimedOutError(f"{error} (tried for {limit_ms} ms)", hint=error.hint)

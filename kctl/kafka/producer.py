@@ -230,6 +230,10 @@ class Producer:
             delivery = Delivery(item, client)
             if self._is_plain and client.is_open and self._enqueue(delivery):
                 return delivery
+            if not self._is_async:
+                client.check_open()
+                client.loop.run_here(client.core.send_one, delivery)
+                return raise_first_error([delivery])[0]
             return self._send([delivery])[0]
         if isinstance(item, ProducerData):
             return self._send(client.deliveries(item))

@@ -84,6 +84,9 @@ class ProducerWire07:
         """Read where the brokers are; one is connected when it is first needed."""
         await self._directory.open()
 
+    def send_one(self, _item: Delivery) -> None:
+        """Leave every message to `send`."""
+
     async def send(self, items: Sequence[Delivery]) -> None:
         """Send `items`; each is then done, or has failed."""
         left = self._encoded(items)

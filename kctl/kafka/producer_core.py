@@ -39,6 +39,10 @@ class ProducerWire(Protocol):
         """Encode and send `items` and settle each of them. Calls may overlap."""
         ...
 
+    def send_one(self, item: Delivery) -> Future[None] | None:
+        """Send and settle `item` if that takes no more than a request; None: use `send`."""
+        ...
+
     async def close(self) -> None:
         """Close all connections."""
         ...
@@ -154,6 +158,10 @@ class ProducerCore:
             hook=None if self._hooks is None else self._dequeued,
         )
         self._sender = self._runtime.scheduler.spawn(self._send_all(), "sender of a producer")
+
+    def send_one(self, item: Delivery) -> Awaitable[None]:
+        """Send `item` without the queue; await the result, then it is done."""
+        return self._wire.send_one(item) or self.send_now([item])
 
     async def send_now(self, items: Sequence[Delivery]) -> None:
         """Send `items` without the queue, and wait until they are done."""

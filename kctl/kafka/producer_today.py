@@ -13,12 +13,21 @@ org.apache.kafka.clients.producer.internals.RecordAccumulator
 """
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from functools import partial
+from typing import Any, NamedTuple
 
-from kctl.client.producer import BATCH_BYTES_MAX, Outcome, PartitionBatch, Producer, wait_for_topic
+from kctl.client.producer import (
+    BATCH_BYTES_MAX,
+    Outcome,
+    PartitionBatch,
+    PostedRecord,
+    Producer,
+    wait_for_topic,
+)
 from kctl.client.retry import RetryPolicy
 from kctl.client.router import Router
 from kctl.client.security import ClientSecurity
+from kctl.client.single_record import Written
 from kctl.errors import KctlError, UnsupportedVersionError, UsageError
 from kctl.kafka.encoders import DefaultEncoder, Encoder
 from kctl.kafka.messages import AnyPartition, Delivery, KeyedMessage, Shipment
@@ -119,6 +128,11 @@ class ProducerWireToday:
         else:
             await gather(self.router.runtime.scheduler, topics)
 
+    def send_one(self, item: Delivery) -> Future[None] | None:
+        """Write `item`, if no other message of its topic is on its way; None: use `send`."""
+        topic = self._topics.get(item.message.topic)
+        return None if topic is None else topic.send_one(item)
+
     async def close(self) -> None:
         """Close all connections."""
         self.router.close()
@@ -137,6 +151,9 @@ class _Topic:
         self._wire = wire
         self._name = name
         self._config = wire.config
+        self._metadata_ms: int = wire.config.metadata_ms
+        self._bytes_max: int = wire.config.message_bytes_max
+        self._is_today = wire.config.age is Age.TODAY
         self._runtime = wire.router.runtime
         self._producer: Producer | None = None
         self._partition_count = 0
@@ -157,6 +174,71 @@ class _Topic:
             self._is_writing = True
             self._runtime.scheduler.spawn(self._write_waiting(), f"writer of {self._name}")
         await done
+
+    def send_one(self, item: Delivery) -> Future[None] | None:
+        """Write `item` by one request without tasks; None if that cannot be done at once.
+
+        What does not go as expected is left to the general way, under the same number.
+        """
+        producer, message = self._producer, item.message
+        if producer is None or self._is_writing or self._is_outdated():
+            return None
+        if message.headers or message.timestamp_ms is not None:
+            return None
+        done: Future[None] = self._runtime.scheduler.future()
+        groups = self._grouped(self._checked([item]))
+        if not groups:
+            done.set_result(None)
+            return done
+        group = groups[0]
+        _, key, value = group.messages[0]
+        now_ms = self._runtime.clock.wall_ms()
+        posted = producer.post_one(group.partition, now_ms, key, value)
+        self._is_writing = True
+        if posted is None:
+            self._write_slowly(producer, done, group, None)
+        else:
+            answered = partial(self._answered, producer, done, group, posted)
+            posted.outcome.add_done_callback(answered)
+        return done
+
+    def _answered(
+        self,
+        producer: Producer,
+        done: Future[None],
+        group: _Group,
+        posted: PostedRecord,
+        outcome: Future[Any],
+    ) -> None:
+        if self._waiting or not posted.is_written:
+            self._write_slowly(producer, done, group, posted)
+            return
+        self._settle(outcome.result(), group, posted.timestamp_ms)
+        self._is_writing = False
+        done.set_result(None)
+
+    def _write_slowly(
+        self, producer: Producer, done: Future[None], group: _Group, posted: PostedRecord | None
+    ) -> None:
+        writing = self._write_one(producer, done, group, posted)
+        self._runtime.scheduler.spawn(writing, f"writer of {self._name}")
+
+    async def _write_one(
+        self, producer: Producer, done: Future[None], group: _Group, posted: PostedRecord | None
+    ) -> None:
+        """Write the message of `group` in the general way, then those that came meanwhile."""
+        try:
+            if posted is None:
+                await self._write_groups(producer, [group])
+            elif posted.is_written:
+                self._settle(posted.outcome.result(), group, posted.timestamp_ms)
+            else:
+                batch = await producer.write_again(posted)
+                self._conclude(batch, group, posted.timestamp_ms)
+        except Exception as error:  # noqa: BLE001 - the message gets it; the next may pass
+            self._fail([it.item for it in group.messages], error)
+        done.set_result(None)
+        await self._write_waiting()
 
     async def _write_waiting(self) -> None:
         while self._waiting:
@@ -185,18 +267,20 @@ class _Topic:
             _fill(batch, group.messages, now_ms)
             batches.append((batch, group))
         await producer.write([batch for batch, _ in batches])
-        again: list[_Group] = []
-        for batch, group in batches:
-            if batch.outcome is Outcome.WRITTEN:
-                self._settle(batch, group, now_ms)
-            elif _is_too_large(batch.error) and len(group.messages) > 1:
-                again += group.halves()
-            else:
-                error = batch.error or KctlError("not written")
-                self._fail([it.item for it in group.messages], error)
-        return again
+        return [part for batch, group in batches for part in self._conclude(batch, group, now_ms)]
 
-    def _settle(self, batch: PartitionBatch, group: _Group, now_ms: int) -> None:
+    def _conclude(self, batch: PartitionBatch, group: _Group, now_ms: int) -> list[_Group]:
+        """Finish the messages of a batch; return its halves if it was too large."""
+        if batch.outcome is Outcome.WRITTEN:
+            self._settle(batch, group, now_ms)
+        elif _is_too_large(batch.error) and len(group.messages) > 1:
+            return group.halves()
+        else:
+            error = batch.error or KctlError("not written")
+            self._fail([it.item for it in group.messages], error)
+        return []
+
+    def _settle(self, batch: PartitionBatch | Written, group: _Group, now_ms: int) -> None:
         is_append_time = batch.log_append_time_ms >= 0
         shipment = Shipment(
             self._name,
@@ -212,11 +296,14 @@ class _Topic:
 
     # Metadata
 
+    def _is_outdated(self) -> bool:
+        """Return whether the number of partitions was read long ago."""
+        return 0 <= self._metadata_ms <= self._runtime.clock.monotonic_ms() - self._read_ms
+
     async def _ready(self) -> Producer:
         """Return the producer of the topic, which is created if the brokers do that."""
         now_ms = self._runtime.clock.monotonic_ms()
-        age_ms = now_ms - self._read_ms
-        if self._producer is not None and not 0 <= self._config.metadata_ms <= age_ms:
+        if self._producer is not None and not self._is_outdated():
             return self._producer
         if self._producer is None:
             await wait_for_topic(self._wire.router, self._name)
@@ -244,7 +331,7 @@ class _Topic:
         """Return the items that can be sent, encoded; fail the others."""
         encode, encode_key = self._wire.encoder.to_bytes, self._wire.key_encoder.to_bytes
         takes_bytes = type(self._wire.encoder) is DefaultEncoder
-        bytes_max = self._config.message_bytes_max
+        bytes_max = self._bytes_max
         good: list[_Encoded] = []
         for item in items:
             message = item.message
@@ -269,7 +356,7 @@ class _Topic:
         """Return the groups that become batches, in the order in which they are written."""
         groups: list[_Group] = []
         is_open: dict[int, _Group] = {}
-        is_today = self._config.age is Age.TODAY
+        is_today = self._is_today
         for entry in encoded:
             message = entry.item.message
             is_free = is_today and message.choice is None and message.partition is None

@@ -18,6 +18,7 @@ from kctl.kafka.producer_config import ProducerConfig
 from kctl.kafka.producer_core import ProducerWire, Settlement
 from kctl.kafka.producer_today import ProducerWireToday
 from kctl.kafka.registered_brokers import registered_servers
+from kctl.runtime.future import Future
 from kctl.runtime.runtime import Runtime
 from kctl.store.interface import MetadataStore
 from kctl.store.znode_client import ZnodeClient
@@ -122,6 +123,10 @@ class ZooKeeperWire:
         """Send `items`."""
         assert self._wire is not None
         await self._wire.send(items)
+
+    def send_one(self, item: Delivery) -> Future[None] | None:
+        """Send `item` if that takes no more than a request."""
+        return None if self._wire is None else self._wire.send_one(item)
 
     async def close(self) -> None:
         """Close all connections."""

@@ -18,9 +18,10 @@ ApiKey.request_header_version. Kafka 2.7: RequestHeader, RequestContext, Network
 """
 
 from collections import deque
+from collections.abc import Callable
 from struct import Struct
 from struct import error as struct_error
-from typing import Final
+from typing import Any, Final
 
 from kctl.errors import CorruptDataError
 from kctl.lazy_dataclass import dataclass
@@ -43,6 +44,9 @@ _error_code: Final = Struct(">h")
 _response_prefix: Final = Struct(">ii").pack
 _flexible_response_prefix: Final = Struct(">iix").pack
 _pack_size: Final = Struct(">i").pack
+
+# Reads the body of a response at a position of a frame; None: the general decoder has to.
+Reader = Callable[[Buffer, int], object | None]
 
 
 @dataclass(slots=True)
@@ -68,7 +72,8 @@ class ResponseReceived:
     # version.
     api_version: int
     correlation_id: int
-    body: Message
+    # What the request's reader returned, else a Message.
+    body: Any
     # Bytes of the response without the frame's size.
     size: int
 
@@ -166,7 +171,7 @@ class ClientConnection(Connection):
         self._client_id = b"" if client_id is None else client_id.encode()
         self._client_id_size = -1 if client_id is None else len(self._client_id)
         self._next_correlation_id = 0
-        self._unanswered: deque[tuple[int, Api, int]] = deque()
+        self._unanswered: deque[tuple[int, Api, int, Reader | None]] = deque()
 
     @property
     def unanswered(self) -> int:
@@ -180,9 +185,11 @@ class ClientConnection(Connection):
         *,
         is_answered: bool = True,
         body: list[Part] | None = None,
+        reader: Reader | None = None,
     ) -> tuple[int, list[Part]]:
         """Return the correlation id and the frame. A Produce with acks=0 gets no response. `body`
-        is the encoded request, if the caller has it: the list becomes the frame."""
+        is the encoded request, if the caller has it: the list becomes the frame. `reader` is tried
+        before the general decoder."""
         api = request.api
         if api is None:
             raise ValueError(f"{request.__class__.__name__} is not a request")
@@ -194,7 +201,7 @@ class ClientConnection(Connection):
         body[0] = header + body[0]
         body[0] = _pack_size(sum(map(len, body))) + body[0]
         if is_answered:
-            self._unanswered.append((correlation_id, api, version))
+            self._unanswered.append((correlation_id, api, version, reader))
         return correlation_id, body
 
     def next_event(self) -> ResponseReceived | None:
@@ -216,7 +223,7 @@ class ClientConnection(Connection):
         (correlation_id,) = _correlation_id.unpack_from(frame)
         if not self._unanswered:
             raise CorruptDataError(f"response {correlation_id} to no request")
-        expected, api, version = self._unanswered[0]
+        expected, api, version, reader = self._unanswered[0]
         if correlation_id != expected:
             raise CorruptDataError(f"response {correlation_id} came where {expected} was due")
         self._unanswered.popleft()
@@ -225,7 +232,9 @@ class ClientConnection(Connection):
             position = _skip_tags(frame, position)
         elif api == ApiKey.API_VERSIONS and _says_unsupported(frame, position):
             version = 0
-        body = decode(api.response_class, version, frame, position)
+        body = None if reader is None else reader(frame, position)
+        if body is None:
+            body = decode(api.response_class, version, frame, position)
         return ResponseReceived(api, version, correlation_id, body, len(frame))
 
 

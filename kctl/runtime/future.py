@@ -12,7 +12,7 @@ retrieved is reported to the scheduler that spawned it.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Coroutine, Generator, Iterable
-from typing import Any, Final, Generic, Protocol, TypeVar, cast
+from typing import Any, Final, Generic, Protocol, TypeVar
 
 T = TypeVar("T")
 CallSoon = Callable[..., None]
@@ -30,7 +30,7 @@ class Future(Generic[T]):
 
     def __init__(self, call_soon: CallSoon) -> None:
         self._call_soon = call_soon
-        self._value: object = _PENDING
+        self._value: Any = _PENDING
         self._error: BaseException | None = None
         self._callbacks: list[Callable[[Future[T]], object]] | None = None
         # Whether there is a result or an error; read-only for users.
@@ -42,7 +42,8 @@ class Future(Generic[T]):
             raise self._error
         if self._value is _PENDING:
             raise RuntimeError("result() of a Future that is not done")
-        return cast(T, self._value)
+        value: T = self._value
+        return value
 
     def error(self) -> BaseException | None:
         """Return the error, or None."""

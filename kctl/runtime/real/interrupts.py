@@ -22,12 +22,21 @@ _NUMBERS = tuple(map(int, signal.valid_signals()))
 # What may be installed: nothing of Python's, or what raises KeyboardInterrupt.
 _DELAYABLE = {None, int(signal.SIG_DFL), int(signal.SIG_IGN), signal.default_int_handler}
 
+# The handlers for which the answer was yes: comparing costs less than looking each of them up.
+_last_seen: list[Any] = []
+
 
 def may_run_loop() -> bool:
     """Return whether no signal handler that cannot be delayed may raise in this thread."""
     if threading.get_ident() != _MAIN:
         return True
-    return set(map(_get, _NUMBERS)) <= _DELAYABLE
+    handlers = list(map(_get, _NUMBERS))
+    if handlers == _last_seen:
+        return True
+    if not set(handlers) <= _DELAYABLE:
+        return False
+    _last_seen[:] = handlers
+    return True
 
 
 class DelayedInterrupt:

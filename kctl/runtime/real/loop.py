@@ -62,6 +62,10 @@ _NOTED_SECONDS: Final = NOTED_MS / 1000
 WAIT_MS_MAX: Final = 86_400_000
 
 
+class LoopStoppedError(RuntimeError):
+    """The loop was stopped before what it ran for was done."""
+
+
 class RealTimer:
     """A callback in the timer heap."""
 
@@ -272,11 +276,20 @@ class RealScheduler:
     def run_until(self, future: Future[T]) -> T:
         """Run until `future` is done; return its result. RuntimeError if nothing can
         complete it."""
-        future.add_done_callback(_nothing)
+        if type(future) is not Future:
+            future.add_done_callback(_nothing)
         self._run(lambda: future.done)
         if not future.done:
-            raise RuntimeError("the loop was stopped before the future was done")
+            raise LoopStoppedError("the loop was stopped before the future was done")
         return future.result()
+
+    def catch_up(self) -> None:
+        """Run one turn without waiting, if something has come or was scheduled."""
+        if not (self._unserved or self._ready or self._bulk):
+            self._unserved = self._poller.poll(0, EVENTS_PER_TURN)
+        if self._unserved or self._ready or self._bulk:
+            turns = iter((False, True))
+            self._run(turns.__next__)
 
     def run_forever(self) -> None:
         """Run until `stop()`."""

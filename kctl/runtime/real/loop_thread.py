@@ -14,9 +14,10 @@ from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Any
 
 from kctl.errors import KctlError, TimedOutError, UsageError
-from kctl.runtime.future import Future, Task, pass_on
+from kctl.runtime.future import Future, Task
 from kctl.runtime.real import RealRuntime, make_runtime
 from kctl.runtime.real.interrupts import DelayedInterrupt, may_run_loop
+from kctl.runtime.real.loop import LoopStoppedError
 from kctl.runtime.real.loop_loan import PAUSE_S, LoopLoan
 from kctl.runtime.trace import Trace
 
@@ -76,8 +77,8 @@ class LoopThread:
         The caller runs the loop if nothing else does. To interrupt it (Ctrl-C) cancels the function
         at its next await. UsageError when closed, or on the loop's own thread.
         """
-        self._check_callable()
-        if self._loan.is_free and may_run_loop():
+        # A loop that can be borrowed is one whose thread lives, and is not the caller's.
+        if self._is_open and self._loan.is_free and may_run_loop():
             with DelayedInterrupt() as interrupt:
                 if self._loan.take():
                     try:
@@ -99,22 +100,28 @@ class LoopThread:
         self, interrupt: DelayedInterrupt, function: Callable[..., Any], *args: object
     ) -> Any:
         scheduler = self.runtime.scheduler
-        outcome: Future[Any] = scheduler.future()
-
-        def start() -> None:
-            task = scheduler.spawn(_awaited(function, *args), "call")
-            interrupt.on_interrupt(partial(scheduler.call_soon_threadsafe, task.cancel))
-            task.add_done_callback(partial(pass_on, outcome))
-
-        # What came while the loop was paused comes first: a connection that was lost, for example.
-        # The turn serves descriptors before callbacks, and what they schedule before `start`.
-        scheduler.call_soon(scheduler.call_soon, start)
         try:
+            # What came while the loop was paused comes first: a lost connection, for example.
+            scheduler.catch_up()
+            if not self._is_open:
+                raise LoopStoppedError
+            outcome = function(*args)
+            if type(outcome) is not Future:
+                if not hasattr(outcome, "__await__"):
+                    return outcome
+                outcome = scheduler.spawn(_awaited_result(outcome), "call")
+                interrupt.on_interrupt(partial(scheduler.call_soon_threadsafe, outcome.cancel))
+            elif not outcome.done:
+                # What the caller waits for continues without it.
+                stop = partial(self._stop_waiting, outcome)
+                interrupt.on_interrupt(partial(scheduler.call_soon_threadsafe, stop))
             return scheduler.run_until(outcome)
-        except RuntimeError:
-            if not outcome.done:
-                raise UsageError("the loop is closed") from None
-            raise
+        except LoopStoppedError:
+            raise UsageError("the loop is closed") from None
+
+    def _stop_waiting(self, outcome: Future[Any]) -> None:
+        if not outcome.done:
+            self.runtime.scheduler.stop()
 
     def submit(self, function: Callable[..., Any], *args: object) -> "Outcome[Any]":
         """Run `function(*args)` on the loop and return its outcome at once.
@@ -214,6 +221,10 @@ class LoopThread:
 
     def _stay_awake(self) -> None:
         self.runtime.scheduler.call_later(_IDLE_MS, self._stay_awake)
+
+
+async def _awaited_result(result: Any) -> Any:
+    return await result
 
 
 async def _awaited(function: Callable[..., Any], *args: object) -> Any:

@@ -188,3 +188,62 @@ def test_the_errors_of_a_borrowed_call_are_raised(loop):
     with pytest.raises(ZeroDivisionError):
         borrow(loop, lambda: 1 // 0)
     assert loop.run(threading.active_count)
+
+
+def borrowed_future(loop, make):
+    """Return the result of `make()`, a Future that the calling thread waits for on the loop."""
+    me, borrowed = threading.get_ident(), []
+
+    def call():
+        if threading.get_ident() != me:
+            return None
+        borrowed.append(True)
+        return make()
+
+    for _ in range(ATTEMPTS_MAX):
+        result = loop.run(call)
+        if borrowed:
+            return result
+    raise AssertionError("the loop is never lent")
+
+
+def test_a_call_may_return_a_future_which_needs_no_task(loop):
+    scheduler = loop.runtime.scheduler
+
+    def soon():
+        future = scheduler.future()
+        scheduler.call_later(1, future.set_result, "tea")
+        return future
+
+    def done():
+        future = scheduler.future()
+        future.set_result("tea")
+        return future
+
+    def failed():
+        future = scheduler.future()
+        scheduler.call_soon(future.set_error, KeyError("tea"))
+        return future
+
+    assert borrowed_future(loop, soon) == borrowed_future(loop, done) == "tea"
+    with pytest.raises(KeyError):
+        borrowed_future(loop, failed)
+    assert loop.run(soon) == "tea"
+
+
+@pytest.mark.usefixtures("ctrl_c_raises")
+def test_ctrl_c_ends_the_wait_for_a_future_and_nothing_else(loop):
+    scheduler = loop.runtime.scheduler
+    future = scheduler.future()
+
+    def interrupted():
+        os.kill(os.getpid(), signal.SIGINT)
+        return future
+
+    with pytest.raises(KeyboardInterrupt):
+        borrowed_future(loop, interrupted)
+    # An interrupt that comes too late to stop one call does not stop the next one.
+    assert not future.done
+    loop.run(future.set_result, None)
+    loop._stop_waiting(future)
+    assert borrow(loop, lambda: sleep(scheduler, 1)) is None
