@@ -15,7 +15,9 @@ the age of the segment's file, which merging resets, so tombstones may stay fore
 and v1 have no field for a horizon; they are handled as in Kafka 2.7.)
 
 Batches that lose no record are copied byte for byte. An emptied batch is kept while it is its
-producer's last (else duplicates would be accepted), or if the segment's end offset would be lost.
+producer's last (else duplicates would be accepted), or as the last one of all that is cleaned,
+whose end offset would be lost (KAFKA-17076: a follower would never reach it). Elsewhere nothing
+is left of it: some clients cannot read past a batch without records.
 Records without a key and aborted records are removed. Nothing at or beyond the end of the map is
 removed.
 
@@ -214,10 +216,16 @@ class Cleaner:
                 if data is not None:
                     target.append(data)
                 yield batch.size
-        if self._dropped_last is not None:
+        if self._dropped_last is not None and self._is_last(group):
             target.append(placeholder_batch(self._dropped_last))
-            self._dropped_last = None
+        self._dropped_last = None
         yield from target.finish(modified_ms)
+
+    def _is_last(self, group: Sequence[SourceSegment]) -> bool:
+        """Return whether no segment after `group` is cleaned."""
+        return not any(
+            group[-1].base_offset < it.base_offset < self.end_offset for it in self._plan.segments
+        )
 
     def _legacy_horizon_ms(self) -> int:
         """Return the file time below which tombstones of v0 and v1 are removed."""
