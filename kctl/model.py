@@ -104,8 +104,7 @@ class BrokerInfo:
     epoch: int = -1
 
 
-@dataclass(frozen=True, slots=True)
-class LeaderAndIsr:
+class LeaderAndIsr(NamedTuple):
     """The leader and ISR of a partition; `zk_version` is the version of its state znode."""
 
     # Broker id; -1 if there is no leader, -2 while the topic is being deleted.
@@ -115,8 +114,7 @@ class LeaderAndIsr:
     zk_version: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class ReplicaAssignment:
+class ReplicaAssignment(NamedTuple):
     """The replicas of a partition, preferred leader first; during a reassignment (KIP-455) also the
     replicas that are being added and removed."""
 

@@ -7,7 +7,16 @@ have spent enough. In both a value that was read before the turn may have change
 This module does not depend on the loop: `kctl.runtime.turns` drives work on it.
 """
 
-from collections.abc import Awaitable, Callable, Generator, Iterable, Iterator, Sequence
+from collections.abc import (
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Generator,
+    Iterable,
+    Iterator,
+    Sequence,
+)
+from itertools import islice
 from typing import TypeVar
 
 T = TypeVar("T")
@@ -102,6 +111,9 @@ class Pace:
     """
 
     UNITS_PER_TURN = 1_000
+    # Calls of `spend` in a turn of `over`: each waits, so one for each element would be a tenth of
+    # the work.
+    PARTS_PER_TURN = 10
 
     def __init__(self, turn: Callable[[], Awaitable[None]]) -> None:
         """Await `turn()` to give others a turn of the loop."""
@@ -114,3 +126,11 @@ class Pace:
         if self._left < 0:
             self._left = self.UNITS_PER_TURN
             await self._turn()
+
+    async def over(self, items: Iterable[T]) -> AsyncIterator[Sequence[T]]:
+        """Yield `items` in parts, a unit for each item; the last one may be followed by a turn."""
+        remaining = iter(items)
+        count_max = max(1, self.UNITS_PER_TURN // self.PARTS_PER_TURN)
+        while part := tuple(islice(remaining, count_max)):
+            await self.spend(len(part))
+            yield part

@@ -12,7 +12,7 @@ timeout again. A failed sync is never repeated: from then on every call fails.
 ZooKeeper: org.apache.zookeeper.server.ZKDatabase, SyncRequestProcessor.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from math import inf
 from typing import Protocol
@@ -22,12 +22,12 @@ from kctl.runtime.future import Future
 from kctl.runtime.runtime import Runtime
 from kctl.runtime.scheduler import Timer
 from kctl.runtime.turns import fail_loudly, in_turns
-from kctl.store.errors import SessionExpiredError
+from kctl.store.errors import MultiError, SessionExpiredError, StoreError
 from kctl.store.journal import Journal, Snapshot
 from kctl.store.sessions import SessionTracker
 from kctl.store.tree import Transaction, ZnodeTree
 from kctl.store.watches import Firing
-from kctl.store.znode import Operation, Stat
+from kctl.store.znode import Check, Operation, Stat
 
 # Session ids are this plus the zxid that opened them: never zero, never reused.
 _SESSION_ID_BASE = 1 << 56
@@ -161,23 +161,49 @@ class ZnodeDatabase:
         transaction = self.tree.prepare_multi(operations, session_id, self._clock.wall_ms())
         return self._commit(transaction)
 
+    def commit_each(
+        self, session_id: int, operations: Iterable[Operation], fence: Check | None
+    ) -> list[Stat | str | StoreError | None]:
+        """Apply operations one by one, in one write to the journal; return for each its result or
+        its error. None of them changes the znode of `fence`.
+
+        Raises MultiError 0 if `fence` has another version, or StorageError, with nothing changed.
+        """
+        tree = self.tree
+        if fence is not None:
+            try:
+                tree.check(fence)
+            except StoreError as error:
+                raise MultiError(0, error) from None
+        prepared = tree.prepare_each(operations, session_id, self._clock.wall_ms())
+        results = self._commit_all([it for it in prepared if isinstance(it, Transaction)])
+        return [it if isinstance(it, StoreError) else next(results)[0] for it in prepared]
+
     def _commit(self, transaction: Transaction) -> list[Stat | str | None]:
+        return next(self._commit_all([transaction]))
+
+    def _commit_all(self, transactions: Sequence[Transaction]) -> Iterator[list[Stat | str | None]]:
+        """Carry out transactions that follow each other; return the results of each."""
         journal = self._journal
         if self.failure is not None:
             raise self.failure
         if self._is_closed:
             raise SessionExpiredError
-        if journal is not None:
-            journal.append(transaction)
+        if journal is not None and transactions:
+            journal.append(transactions)
             if self._fsync:
                 self._schedule_sync()
+        results = [self._apply(transaction) for transaction in transactions]
+        if journal is not None and not self._fsync and journal.is_snapshot_due(self.tree):
+            self._begin_snapshot(journal)
+        return iter(results)
+
+    def _apply(self, transaction: Transaction) -> list[Stat | str | None]:
         applied = self.tree.apply(transaction)
         for firing in applied.firings:
             owner = self._owners.get(firing.session_id)
             if owner is not None:
                 owner.watch_fired(firing)
-        if journal is not None and not self._fsync and journal.is_snapshot_due(self.tree):
-            self._begin_snapshot(journal)
         return applied.results
 
     # --- telling

@@ -25,7 +25,7 @@ BadVersionError('/controller_epoch: the znode has another version')
 ZooKeeper: org.apache.zookeeper.ZooKeeper; Kafka 2.7: kafka.zookeeper.ZooKeeperClient.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from kctl.errors import KctlError, StorageError
@@ -33,9 +33,10 @@ from kctl.runtime.future import Future
 from kctl.runtime.runtime import Runtime
 from kctl.runtime.turns import next_turn
 from kctl.store.database import ZnodeDatabase
-from kctl.store.errors import NotWrittenError, SessionExpiredError
+from kctl.store.errors import NotWrittenError, SessionExpiredError, StoreError
 from kctl.store.interface import (
     ANY_VERSION,
+    Check,
     Create,
     Delete,
     Operation,
@@ -165,6 +166,35 @@ class EmbeddedStore:
         """Apply all operations or none; raise MultiError."""
         try:
             results = self.database.commit_multi(self._session_id, operations)
+        except KctlError as error:
+            return self._failed(error)
+        return self._answer(results)
+
+    # --- many at once
+
+    def get_each(
+        self, paths: Iterable[str], watch: Watch | None = None
+    ) -> Future[list[tuple[bytes, Stat] | None]]:
+        """Return data and Stat of each znode, None for a missing one."""
+        if not self._is_open:
+            return self._failed(SessionExpiredError())
+        found: list[tuple[bytes, Stat] | None] = []
+        for path in paths:
+            node = self._tree.nodes.get(path)
+            if node is None:
+                found.append(None)
+                continue
+            found.append((node.data, node.stat()))
+            if watch is not None:
+                self._tree.watches.watch_data(path, self._session_id, watch)
+        return self._answer(found)
+
+    def write_each(
+        self, operations: Iterable[Operation], fence: Check | None = None
+    ) -> Future[list[Stat | str | StoreError | None]]:
+        """Apply operations one by one; return for each its result or its error."""
+        try:
+            results = self.database.commit_each(self._session_id, operations, fence)
         except KctlError as error:
             return self._failed(error)
         return self._answer(results)

@@ -6,12 +6,13 @@ one-shot; the same callable set twice on one znode fires once. A Future fails wi
 `kctl.store.errors`.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from enum import Enum
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from kctl.errors import KctlError
 from kctl.runtime.future import Future
+from kctl.store.errors import StoreError
 from kctl.store.znode import (
     ANY_VERSION,
     Check,
@@ -38,6 +39,7 @@ __all__ = [
     "Stat",
     "Watch",
     "WatchedEvent",
+    "WritesEach",
 ]
 
 
@@ -132,4 +134,26 @@ class MetadataStore(Protocol):
 
     def close(self) -> Future[None]:
         """End the session, which deletes its ephemerals, and release all resources."""
+        ...
+
+
+@runtime_checkable
+class WritesEach(Protocol):
+    """A MetadataStore that makes many independent calls at once, for less than they cost one by
+    one: the embedded one."""
+
+    def get_each(
+        self, paths: Iterable[str], watch: Watch | None = None
+    ) -> Future[list[tuple[bytes, Stat] | None]]:
+        """Return what `get` returns for each path, None for a znode that does not exist."""
+        ...
+
+    def write_each(
+        self, operations: Iterable[Operation], fence: Check | None = None
+    ) -> Future[list[Stat | str | StoreError | None]]:
+        """Apply operations one by one; return for each its Stat or path, or its error.
+
+        With `fence` each succeeds only if that znode has that version, which none of them changes;
+        otherwise the Future ends with MultiError 0, and nothing is changed.
+        """
         ...

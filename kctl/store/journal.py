@@ -1,6 +1,6 @@
 """Journal: the files that make a tree durable, a log of transactions and occasional snapshots.
 
-`journal-<first zxid>` grows by one write per transaction, before the tree changes; `snapshot-<last
+`journal-<first zxid>` grows by a write per call, before the tree changes; `snapshot-<last
 zxid>` makes all journals up to that zxid superfluous. Written data survives a crash of the process;
 `sync` makes it survive a crash of the machine too.
 
@@ -12,6 +12,7 @@ if the next one repeats what follows; damage anywhere else is an error.
 ZooKeeper: org.apache.zookeeper.server.persistence.FileTxnSnapLog.
 """
 
+from collections.abc import Sequence
 from contextlib import suppress
 from itertools import zip_longest
 
@@ -72,14 +73,15 @@ class Journal:
             journal.close()
             raise
 
-    def append(self, transaction: Transaction) -> None:
-        """Write one transaction; a StorageError leaves the file as it was."""
-        encoded = encode_transaction(transaction)
-        self._open_file(transaction.zxid).append([encoded])
-        self.length += 1
+    def append(self, transactions: Sequence[Transaction]) -> None:
+        """Write transactions, at least one, at once; a StorageError leaves the file as it was."""
+        encoded = b"".join(map(encode_transaction, transactions))
+        first_zxid = transactions[0].zxid
+        self._open_file(first_zxid).append([encoded])
+        self.length += len(transactions)
         if self._tail is not None:
             if not self._tail:
-                self._tail_zxid = transaction.zxid
+                self._tail_zxid = first_zxid
             self._tail.append(encoded)
 
     def begin_tail(self) -> None:

@@ -4,7 +4,7 @@ Kafka 2.7: kafka.zk.KafkaZkClient, kafka.zk.AdminZkClient; KIP-455.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import NamedTuple, cast
+from typing import NamedTuple
 
 from kctl.model import LeaderAndIsr, ReplicaAssignment, TopicPartition
 from kctl.store import znodes
@@ -12,7 +12,7 @@ from kctl.store.errors import BadVersionError, NoNodeError, StoreError
 from kctl.store.interface import ANY_VERSION, Create, Delete, Set, Stat, Watch
 from kctl.store.znode_client import ZnodeClient
 from kctl.store.znodes import LeaderIsrAndControllerEpoch
-from kctl.work import Work, finished
+from kctl.work import Work, finished, parts
 
 # Znodes decoded between two turns of the loop.
 TOPICS_PER_TURN = 500
@@ -177,10 +177,14 @@ class TopicRegistry(ZnodeClient):
             for tp, state in states.items()
         )
         outcomes = await self.write_all(operations, controller_epoch_zk_version)
-        return {
-            tp: outcome if isinstance(outcome, StoreError) else cast(Stat, outcome).version
-            async for tp, outcome in self.over_turns(zip(states, outcomes, strict=True))
-        }
+        versions: dict[TopicPartition, int | StoreError] = {}
+        items = list(zip(states, outcomes, strict=True))
+        for number, part in enumerate(parts(items, STATES_PER_TURN)):
+            if number:
+                await self.store.turn()
+            for tp, outcome in part:
+                versions[tp] = outcome.version if isinstance(outcome, Stat) else _error_of(outcome)
+        return versions
 
     async def update_leader_and_isr(
         self,
@@ -190,21 +194,26 @@ class TopicRegistry(ZnodeClient):
     ) -> UpdateLeaderAndIsrResult:
         """Apply the controller's conditional update of many partitions; raise
         ControllerMovedError."""
-        states = {
-            tp: LeaderIsrAndControllerEpoch(leader_and_isr, controller_epoch)
-            async for tp, leader_and_isr in self.over_turns(leader_and_isrs.items())
-        }
+        states: dict[TopicPartition, LeaderIsrAndControllerEpoch] = {}
+        for number, part in enumerate(parts(list(leader_and_isrs.items()), STATES_PER_TURN)):
+            if number:
+                await self.store.turn()
+            for tp, leader_and_isr in part:
+                states[tp] = LeaderIsrAndControllerEpoch(leader_and_isr, controller_epoch)
         outcomes = await self.set_partition_states(states, controller_epoch_zk_version)
         finished: dict[TopicPartition, LeaderAndIsr | StoreError] = {}
         to_retry: list[TopicPartition] = []
-        async for tp, outcome in self.over_turns(outcomes.items()):
-            if isinstance(outcome, BadVersionError):
-                to_retry.append(tp)
-            elif isinstance(outcome, StoreError):
-                finished[tp] = outcome
-            else:
-                old = leader_and_isrs[tp]
-                finished[tp] = LeaderAndIsr(old.leader, old.leader_epoch, old.isr, outcome)
+        for number, written in enumerate(parts(list(outcomes.items()), STATES_PER_TURN)):
+            if number:
+                await self.store.turn()
+            for tp, outcome in written:
+                if isinstance(outcome, int):
+                    leader, leader_epoch, isr, _ = leader_and_isrs[tp]
+                    finished[tp] = LeaderAndIsr(leader, leader_epoch, isr, outcome)
+                elif isinstance(outcome, BadVersionError):
+                    to_retry.append(tp)
+                else:
+                    finished[tp] = outcome
         return UpdateLeaderAndIsrResult(finished, to_retry)
 
     async def update_isr(
@@ -306,3 +315,8 @@ class TopicRegistry(ZnodeClient):
     async def delete_preferred_replica_election(self, controller_epoch_zk_version: int) -> None:
         """Remove the request after the election."""
         await self.delete_if_exists(znodes.PREFERRED_REPLICA_ELECTION, controller_epoch_zk_version)
+
+
+def _error_of(outcome: object) -> StoreError:
+    assert isinstance(outcome, StoreError)
+    return outcome

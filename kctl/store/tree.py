@@ -29,7 +29,7 @@ from kctl.store.errors import (
     StoreError,
 )
 from kctl.store.watches import Firing, WatchTable
-from kctl.store.znode import ANY_VERSION, Create, Delete, EventType, Operation, Set, Stat
+from kctl.store.znode import ANY_VERSION, Check, Create, Delete, EventType, Operation, Set, Stat
 
 # ZooKeeper's jute.maxbuffer is 1 MiB; this allows an assignment of 100,000 partitions.
 MAX_DATA_BYTES = 4 << 20
@@ -185,6 +185,30 @@ class ZnodeTree:
             numbered.append(operation)
         return Transaction(self.last_zxid + 1, session_id, time_ms, numbered)
 
+    def prepare_each(
+        self, operations: Iterable[Operation], session_id: int, time_ms: int
+    ) -> list[Transaction | StoreError]:
+        """Check operations in order, each as a transaction of its own that follows the previous
+        ones; an operation that fails has its error instead, and changes nothing for the others."""
+        self._check_session(session_id)
+        outlook: _Outlook = {}
+        prepared: list[Transaction | StoreError] = []
+        zxid = self.last_zxid
+        for wanted in operations:
+            try:
+                operation = self._numbered(wanted, outlook)
+                self._check(operation, outlook)
+            except StoreError as error:
+                prepared.append(error)
+            else:
+                zxid += 1
+                prepared.append(Transaction(zxid, session_id, time_ms, (operation,)))
+        return prepared
+
+    def check(self, check: Check) -> None:
+        """Raise NoNodeError or BadVersionError unless the znode has this version."""
+        self._facts_at_version(check.path, check.version, None)
+
     def prepare_open_session(self, session_id: int, timeout_ms: int, time_ms: int) -> Transaction:
         """Begin a session under an id that was never used."""
         return Transaction(self.last_zxid + 1, session_id, time_ms, (OpenSession(timeout_ms),))
@@ -222,7 +246,8 @@ class ZnodeTree:
             if isinstance(operation, Set):
                 _check_data(operation.path, operation.data)
                 if outlook is not None:
-                    outlook[operation.path] = facts._replace(version=facts.version + 1)
+                    version, creates, count, is_ephemeral = facts
+                    outlook[operation.path] = _Facts(version + 1, creates, count, is_ephemeral)
 
     def _check_create(self, operation: Create, outlook: _Outlook | None) -> None:
         path = operation.path
@@ -241,9 +266,8 @@ class ZnodeTree:
             raise NoChildrenForEphemeralsError(path)
         if outlook is not None:
             outlook[path] = _Facts(0, 0, 0, operation.ephemeral)
-            outlook[parent_path] = parent._replace(
-                child_creates=parent.child_creates + 1, child_count=parent.child_count + 1
-            )
+            version, child_creates, child_count, is_ephemeral = parent
+            outlook[parent_path] = _Facts(version, child_creates + 1, child_count + 1, is_ephemeral)
 
     def _check_delete(self, operation: Delete, outlook: _Outlook | None) -> None:
         path = operation.path

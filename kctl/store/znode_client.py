@@ -11,6 +11,7 @@ Kafka 2.7: kafka.zk.KafkaZkClient.retryRequestsUntilConnected.
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from functools import partial
+from itertools import islice
 from typing import Any, TypeVar
 
 from kctl.runtime.future import Future
@@ -37,8 +38,9 @@ from kctl.store.interface import (
     Set,
     Stat,
     Watch,
+    WritesEach,
 )
-from kctl.work import Work, finished
+from kctl.work import Work, finished, parts
 
 T = TypeVar("T")
 # Makes a call; one that returns a Future is in flight from then on. It is made again after a lost
@@ -52,6 +54,9 @@ MAX_IN_FLIGHT_CALLS = 128
 UPDATE_ATTEMPTS_MAX = 100
 # Calls made in one turn of the loop: the embedded store carries each out at once, in about 0.1 ms.
 CALLS_PER_TURN = 64
+# Reads and writes of the embedded store that are made by one call, each in about 4 and 15 µs.
+READS_PER_TURN = 500
+WRITES_PER_TURN = 256
 # Outcomes of calls examined in one turn; each takes some microseconds.
 OUTCOMES_PER_TURN = 1_000
 
@@ -61,6 +66,7 @@ class ZnodeClient:
 
     def __init__(self, store: MetadataStore) -> None:
         self.store = store
+        self._bulk = store if isinstance(store, WritesEach) else None
         self._connected = True
         self._is_patient = True
         self._waiting_for_connection: list[Future[None]] = []
@@ -77,6 +83,8 @@ class ZnodeClient:
         self, paths: Iterable[str], watch: Watch | None = None
     ) -> list[tuple[bytes, Stat] | None]:
         """Return data and Stat of many znodes at once, None for missing znodes."""
+        if self._bulk is not None:
+            return await self._get_each(self._bulk, paths, watch)
         answers = await self.call_all(partial(self.store.get, path, watch) for path in paths)
         found: list[tuple[bytes, Stat] | None] = []
         async for answer in self.over_turns(answers):
@@ -86,6 +94,17 @@ class ZnodeClient:
                 raise answer
             else:
                 found.append(answer)
+        return found
+
+    async def _get_each(
+        self, store: WritesEach, paths: Iterable[str], watch: Watch | None
+    ) -> list[tuple[bytes, Stat] | None]:
+        found: list[tuple[bytes, Stat] | None] = []
+        wanted = list(paths)
+        for part in parts(wanted, READS_PER_TURN):
+            if found:
+                await self.store.turn()
+            found += await self.call(partial(store.get_each, part, watch))
         return found
 
     async def exists(self, path: str, watch: Watch | None = None) -> bool:
@@ -264,11 +283,33 @@ class ZnodeClient:
 
         ControllerMovedError is raised for the whole, though some may have happened.
         """
-        if controller_epoch_zk_version == ANY_VERSION:
+        fence = None
+        if controller_epoch_zk_version != ANY_VERSION:
+            fence = Check(znodes.CONTROLLER_EPOCH, controller_epoch_zk_version)
+        if self._bulk is not None:
+            return await self._write_each(self._bulk, operations, fence)
+        if fence is None:
             return await self.call_all(map(self._plain_call, operations))
-        fence = Check(znodes.CONTROLLER_EPOCH, controller_epoch_zk_version)
         outcomes = await self.call_all(self._multi_call([fence, o]) for o in operations)
         return [_unfenced(outcome) async for outcome in self.over_turns(outcomes)]
+
+    async def _write_each(
+        self, store: WritesEach, operations: Iterable[Operation], fence: Check | None
+    ) -> list[object]:
+        """Make the writes, WRITES_PER_TURN of them at once and in a turn of the loop."""
+        in_flight: list[tuple[Sequence[Operation], Future[list[Any]]]] = []
+        remaining = iter(operations)
+        while part := list(islice(remaining, WRITES_PER_TURN)):
+            if in_flight:
+                await self.store.turn()
+            in_flight.append((part, store.write_each(part, fence)))
+        results: list[object] = []
+        for made, future in in_flight:
+            outcome = await self._outcome(partial(store.write_each, made, fence), future)
+            if isinstance(outcome, MultiError):
+                raise ControllerMovedError(znodes.CONTROLLER_EPOCH)
+            results += [outcome] * len(made) if isinstance(outcome, StoreError) else outcome
+        return results
 
     def _multi_call(self, operations: Sequence[Operation]) -> Call[list[Stat | str | None]]:
         return lambda: self.store.multi(operations)

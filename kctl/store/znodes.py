@@ -12,6 +12,7 @@ import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from enum import IntEnum
+from functools import lru_cache
 from typing import Any, NamedTuple
 from urllib.parse import quote, unquote
 
@@ -28,6 +29,8 @@ from kctl.store.map_order import java_properties_order, scala_map_order, scala_n
 from kctl.work import Work, at_once
 
 NO_DATA = b""
+# Decoded states of partitions that are kept for others with the same bytes.
+STATES_CACHED_MAX = 1_024
 _BEYOND_16_BITS = re.compile("[\U00010000-\U0010ffff]")
 
 ADMIN = "/admin"
@@ -350,14 +353,17 @@ def topic_decoding(topic: str, data: bytes) -> Work[dict[int, ReplicaAssignment]
     path = topic_path(topic)
     fields = from_json(data, path)
     assignment: dict[int, ReplicaAssignment] = {}
+    # One object for equal ones: a topic of many partitions has few.
+    made: dict[ReplicaAssignment, ReplicaAssignment] = {}
     try:
         adding = fields.get("adding_replicas") or {}
         removing = fields.get("removing_replicas") or {}
         replicas = fields["partitions"]
         for number, p in enumerate(sorted(replicas, key=int), 1):
-            assignment[int(p)] = ReplicaAssignment(
+            of_partition = ReplicaAssignment(
                 tuple(replicas[p]), tuple(adding.get(p, ())), tuple(removing.get(p, ()))
             )
+            assignment[int(p)] = made.setdefault(of_partition, of_partition)
             if number % PARTITIONS_PER_TURN == 0:
                 yield
     except (KeyError, TypeError, ValueError, AttributeError) as error:
@@ -379,15 +385,22 @@ def decode_partition_state(
     partition: TopicPartition, data: bytes, zk_version: int
 ) -> LeaderIsrAndControllerEpoch:
     """Decode `.../state`, adding the znode's version."""
-    path = partition_state_path(partition)
-    fields = from_json(data, path)
     try:
-        leader_and_isr = LeaderAndIsr(
-            int(fields["leader"]), int(fields["leader_epoch"]), tuple(fields["isr"]), zk_version
-        )
-        return LeaderIsrAndControllerEpoch(leader_and_isr, int(fields["controller_epoch"]))
+        return _decode_state(data, zk_version)
     except (KeyError, TypeError, ValueError) as error:
+        path = partition_state_path(partition)
+        from_json(data, path)
         raise _corrupt(path, error) from None
+
+
+# The states of most partitions are equal to others': brokers, epochs and versions are few.
+@lru_cache(maxsize=STATES_CACHED_MAX)
+def _decode_state(data: bytes, zk_version: int) -> LeaderIsrAndControllerEpoch:
+    fields = json.loads(data)
+    leader_and_isr = LeaderAndIsr(
+        int(fields["leader"]), int(fields["leader_epoch"]), tuple(fields["isr"]), zk_version
+    )
+    return LeaderIsrAndControllerEpoch(leader_and_isr, int(fields["controller_epoch"]))
 
 
 # --- configs

@@ -167,7 +167,7 @@ def partition_states_are_overwritten(patch):
 
     async def set_states(self, states, controller_epoch_zk_version):
         unread = {
-            tp: state._replace(leader_and_isr=replace(state.leader_and_isr, zk_version=-1))
+            tp: state._replace(leader_and_isr=state.leader_and_isr._replace(zk_version=-1))
             for tp, state in states.items()
         }
         return await original(self, unread, controller_epoch_zk_version)

@@ -1,5 +1,7 @@
 """Many calls to the embedded store, which carries each out at once, leave turns for others."""
 
+import pytest
+
 from kctl.model import LeaderAndIsr, ReplicaAssignment, TopicPartition
 from kctl.runtime.real import make_runtime
 from kctl.store import znode_client, znodes
@@ -7,8 +9,19 @@ from kctl.store.cluster_store import ClusterStore
 from kctl.store.database import ZnodeDatabase
 from kctl.store.embedded import EmbeddedStore
 from kctl.store.interface import ANY_VERSION, Create
-from kctl.store.znode_client import CALLS_PER_TURN
 from kctl.store.znodes import LeaderIsrAndControllerEpoch
+
+
+class OneByOneStore:
+    """Makes the calls of a store one by one, as a ZooKeeper has to."""
+
+    def __init__(self, store):
+        self._store = store
+
+    def __getattr__(self, name):
+        if name in ("write_each", "get_each"):
+            raise AttributeError(name)
+        return getattr(self._store, name)
 
 
 class CountingStore(EmbeddedStore):
@@ -21,18 +34,28 @@ class CountingStore(EmbeddedStore):
         self.calls_max = max(self.calls_max, self.calls)
         return super().create(*args, **kwargs)
 
+    def write_each(self, operations, fence=None):
+        operations = list(operations)
+        self.calls += len(operations)
+        self.calls_max = max(self.calls_max, self.calls)
+        return super().write_each(operations, fence)
+
     def turn(self):
         self.calls = 0
         self.turns += 1
         return super().turn()
 
 
-def test_the_states_of_a_wide_topic_are_created_over_many_turns():
+@pytest.mark.parametrize(
+    ("wrap", "calls_per_turn"),
+    [(OneByOneStore, znode_client.CALLS_PER_TURN), (lambda it: it, znode_client.WRITES_PER_TURN)],
+)
+def test_the_states_of_a_wide_topic_are_created_over_many_turns(wrap, calls_per_turn):
     runtime = make_runtime()
     store = CountingStore(runtime, ZnodeDatabase.in_memory(runtime))
-    cluster = ClusterStore(store)
+    cluster = ClusterStore(wrap(store))
     state = LeaderIsrAndControllerEpoch(LeaderAndIsr(1, 0, (1,), 0), 1)
-    states = {TopicPartition("t", number): state for number in range(10 * CALLS_PER_TURN)}
+    states = {TopicPartition("t", number): state for number in range(10 * calls_per_turn)}
 
     async def story():
         await cluster.create_topic_assignment("t", {0: ReplicaAssignment((1,))})
@@ -40,7 +63,7 @@ def test_the_states_of_a_wide_topic_are_created_over_many_turns():
 
     outcomes = runtime.scheduler.run_until(runtime.scheduler.spawn(story()))
     assert set(outcomes.values()) == {None}
-    assert CALLS_PER_TURN <= store.calls_max <= 3 * CALLS_PER_TURN
+    assert calls_per_turn <= store.calls_max <= 3 * calls_per_turn
     runtime.scheduler.close()
 
 
@@ -48,7 +71,7 @@ def test_the_outcomes_of_many_calls_are_examined_over_many_turns(monkeypatch):
     monkeypatch.setattr(znode_client, "OUTCOMES_PER_TURN", 10)
     runtime = make_runtime()
     store = CountingStore(runtime, ZnodeDatabase.in_memory(runtime))
-    cluster = ClusterStore(store)
+    cluster = ClusterStore(OneByOneStore(store))
     examined = {}
     unfenced = znode_client._unfenced
 

@@ -6,11 +6,19 @@ import pytest
 
 from kctl.errors import StorageError
 from kctl.runtime.real import make_runtime
+from kctl.runtime.turns import next_turn
 from kctl.store import database as database_module
 from kctl.store.database import ZnodeDatabase
 from kctl.store.embedded import EmbeddedStore
-from kctl.store.errors import BadArgumentsError, NotWrittenError, SessionExpiredError
-from kctl.store.interface import Create, EventType, Set, WatchedEvent
+from kctl.store.errors import (
+    BadArgumentsError,
+    BadVersionError,
+    MultiError,
+    NoNodeError,
+    NotWrittenError,
+    SessionExpiredError,
+)
+from kctl.store.interface import Check, Create, Delete, EventType, Set, Stat, WatchedEvent
 from tests.contracts.store_contract import StoreContract, run_story
 
 
@@ -222,3 +230,84 @@ def test_many_sessions_expire_over_many_turns(runtime, tmp_path, monkeypatch):
     runtime.scheduler.run_until(ended)
     assert max(expired.count(number) for number in expired) <= 3
     runtime.scheduler.run_until(database.close())
+
+
+@pytest.fixture
+def durable_at(runtime, tmp_path):
+    """Return a function that opens the store in the test's directory."""
+    return lambda: EmbeddedStore.open(runtime, str(tmp_path))
+
+
+def closed(runtime, store):
+    runtime.scheduler.run_until(store.close())
+
+
+def test_many_writes_at_once_are_transactions_of_their_own(runtime, durable_at):
+    store = durable_at()
+    store.create("/fence", b"")
+    first_zxid = store.database.tree.last_zxid + 1
+    outcomes = store.write_each(
+        [
+            Create("/a", b"1"),
+            Create("/a/child", b""),
+            Create("/missing/child", b""),
+            Set("/a", b"2", 0),
+            Set("/a", b"3", 0),
+            Delete("/a/child"),
+            Delete("/a", 1),
+        ],
+        Check("/fence", 0),
+    ).result()
+    assert [type(it) for it in outcomes] == [
+        str, str, NoNodeError, Stat, BadVersionError, type(None), type(None),
+    ]  # fmt: skip
+    assert store.database.tree.last_zxid == first_zxid + 4
+    assert outcomes[3].mzxid == first_zxid + 2
+    store.write_each([Create("/b", b"4"), Create("/b", b"5")])
+    closed(runtime, store)
+    again = durable_at()
+    assert again.get_each(["/a", "/b", "/fence"]).result()[0] is None
+    assert again.get("/b").result()[0] == b"4"
+    closed(runtime, again)
+
+
+def test_many_writes_behind_a_fence_of_another_version_change_nothing(runtime, durable_at):
+    store = durable_at()
+    store.create("/fence", b"")
+    error = store.write_each([Create("/a", b"")], Check("/fence", 7)).error()
+    assert isinstance(error, MultiError)
+    assert error.index == 0
+    assert store.get_each(["/a"]).result() == [None]
+    closed(runtime, store)
+
+
+def test_many_writes_that_the_disk_refuses_change_nothing(runtime, durable_at, monkeypatch):
+    store = durable_at()
+    store.create("/a", b"")
+    zxid = store.database.tree.last_zxid
+
+    def refuse(_):
+        raise StorageError("no space")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(store.database._journal, "append", refuse)
+        failed = store.write_each([Create("/b", b""), Create("/c", b"")])
+        assert isinstance(failed.error(), NotWrittenError)
+    assert (store.database.tree.last_zxid, store.get_each(["/b", "/c"]).result()) == (
+        zxid,
+        [None, None],
+    )
+    assert store.write_each([Create("/b", b"")]).result() == ["/b"]
+    closed(runtime, store)
+
+
+def test_watches_of_many_reads_and_writes_fire_before_the_change_is_seen(runtime):
+    store = EmbeddedStore.in_memory(runtime)
+    store.create("/a", b"")
+    seen = []
+    store.get_each(["/a", "/b"], lambda event: seen.append((event.type.name, event.path)))
+    written = store.write_each([Set("/a", b"1"), Create("/b", b"")])
+    written.add_done_callback(lambda _: seen.append("written"))
+    runtime.scheduler.run_until(written)
+    runtime.scheduler.run_until(next_turn(runtime.scheduler))
+    assert seen == [("DATA_CHANGED", "/a"), "written"]

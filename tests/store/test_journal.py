@@ -35,7 +35,7 @@ def write_story(directory: Path) -> list[bytes]:
     states = [encode_snapshot(tree)]
 
     def carry_out(transaction):
-        journal.append(transaction)
+        journal.append([transaction])
         tree.apply(transaction)
         states.append(encode_snapshot(tree))
 
@@ -90,7 +90,7 @@ def test_journal_continues_after_a_torn_tail(tmp_path):
     journal, tree = Journal.open(RealDisk(), str(tmp_path))
     assert journal.cut_off is not None
     transaction = tree.prepare(Create("/again", b""), 7, 2000)
-    journal.append(transaction)
+    journal.append([transaction])
     tree.apply(transaction)
     journal.close()
     again, cut_off = read(tmp_path)
@@ -172,7 +172,7 @@ def write_story_in_two_parts(directory: Path) -> tuple[list[bytes], dict[str, by
     journal, tree = Journal.open(RealDisk(), str(directory))
     snapshot = journal.begin_snapshot(tree)
     transaction = tree.prepare_open_session(8, 0, 3000)
-    journal.append(transaction)
+    journal.append([transaction])
     tree.apply(transaction)
     at_once(snapshot.encode())
     snapshot.write()
@@ -211,7 +211,7 @@ def test_crash_before_the_new_journal_is_there_continues_in_the_old_one(tmp_path
     journal, tree = Journal.open(RealDisk(), str(tmp_path))
     assert encode_snapshot(tree) == states[-2]
     transaction = tree.prepare_open_session(8, 0, 3000)
-    journal.append(transaction)
+    journal.append([transaction])
     journal.close()
     assert encode_snapshot(read(tmp_path)[0]) == states[-1]
 
@@ -398,7 +398,7 @@ def test_with_fsync_a_store_that_is_never_idle_takes_its_snapshot_too(tmp_path, 
 def append_sessions(journal, tree, numbers):
     for number in numbers:
         transaction = tree.prepare_open_session(number, 0, 1000)
-        journal.append(transaction)
+        journal.append([transaction])
         tree.apply(transaction)
 
 
@@ -469,7 +469,7 @@ def test_a_journal_that_begins_is_in_its_directory_once_it_is_synced(tmp_path, m
     synced = recorded_syncs(monkeypatch)
     for number in range(2):
         transaction = tree.prepare_open_session(number + 1, 0, 1000)
-        journal.append(transaction)
+        journal.append([transaction])
         tree.apply(transaction)
         assert not synced
         journal.sync()

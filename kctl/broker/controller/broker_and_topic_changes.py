@@ -66,30 +66,30 @@ class BrokerAndTopicChanges:
         """Determine the state of every partition and replica for a new controller; elect
         leaders."""
         context, transitions = self._context, self._transitions
-        online, offline = context.online_and_offline_replicas()
-        for replica in online:
-            await self._spend()
-            transitions.replicas.start(replica, ReplicaState.ONLINE)
-        for replica in offline:
-            await self._spend()
+        partitions = list(context.partitions())
+        online, offline = await context.online_and_offline_replicas(partitions, self._pace)
+        async for replicas in self._pace.over(online):
+            transitions.replicas.start(replicas, ReplicaState.ONLINE)
+        async for replicas in self._pace.over(offline):
             # Its deletion may have been interrupted: this state allows another attempt.
-            transitions.replicas.start(replica, ReplicaState.DELETION_INELIGIBLE)
+            transitions.replicas.start(replicas, ReplicaState.DELETION_INELIGIBLE)
         await transitions.move_replicas(online, ReplicaState.ONLINE)
         await transitions.take_offline(offline)
-        for tp in context.partitions():
-            await self._spend()
-            known = context.leadership.get(tp)
-            if known is None:
-                state = PartitionState.NEW
-            elif tp in context.led_from_before:
-                # It needs another epoch, even under the same leader.
-                state = PartitionState.OFFLINE
-            elif context.is_replica_online(known.leader_and_isr.leader, tp):
-                state = PartitionState.ONLINE
-            else:
-                state = PartitionState.OFFLINE
-            transitions.partitions.start(tp, state)
+        async for part in self._pace.over(partitions):
+            for tp in part:
+                transitions.partitions.start(tp, self._first_state(tp))
         await transitions.bring_all_online()
+
+    def _first_state(self, tp: TopicPartition) -> PartitionState:
+        context = self._context
+        known = context.leadership.get(tp)
+        if known is None:
+            return PartitionState.NEW
+        # Led from before, it needs another epoch, even under the same leader.
+        is_led = tp not in context.led_from_before and context.is_replica_online(
+            known.leader_and_isr.leader, tp
+        )
+        return PartitionState.ONLINE if is_led else PartitionState.OFFLINE
 
     async def on_broker_startup(self, broker_ids: Sequence[int]) -> None:
         """Handle brokers that registered; the context contains them already."""
@@ -145,15 +145,17 @@ class BrokerAndTopicChanges:
         known = self._context.on_offline_dirs.get(broker_id, set())
         failed: list[TopicPartition] = []
         now_offline = set(known)
-        for result in response.partition_errors:
-            await self._spend()
-            partition = TopicPartition(result.topic_name, result.partition_index)
-            if result.error_code == ErrorCode.KAFKA_STORAGE_ERROR:
-                now_offline.add(partition)
-                if partition not in known:
-                    failed.append(partition)
-            elif result.error_code == ErrorCode.NONE:
-                now_offline.discard(partition)
+        async for part in self._pace.over(response.partition_errors):
+            for result in part:
+                if result.error_code == ErrorCode.NONE and not now_offline:
+                    continue
+                partition = TopicPartition(result.topic_name, result.partition_index)
+                if result.error_code == ErrorCode.KAFKA_STORAGE_ERROR:
+                    now_offline.add(partition)
+                    if partition not in known:
+                        failed.append(partition)
+                elif result.error_code == ErrorCode.NONE:
+                    now_offline.discard(partition)
         if now_offline or known:
             self._context.on_offline_dirs[broker_id] = now_offline
         if failed:
@@ -177,14 +179,14 @@ class BrokerAndTopicChanges:
         partitions: list[TopicPartition] = []
         for topic, assignment in assignments.items():
             self._trace.event("partitions_added", topic=topic, partitions=len(assignment))
-            for number, replica_assignment in assignment.items():
-                await self._spend()
-                partitions.append(TopicPartition(topic, number))
-                context.set_assignment(partitions[-1], replica_assignment)
+            async for part in self._pace.over(assignment.items()):
+                for number, replica_assignment in part:
+                    partitions.append(TopicPartition(topic, number))
+                    context.set_assignment(partitions[-1], replica_assignment)
         replicas: list[PartitionAndReplica] = []
-        for part in parts(partitions, PARTITIONS_PER_TURN):
-            await self._spend(Pace.UNITS_PER_TURN // 2)
-            replicas += context.replicas_of(part)
+        for listed in parts(partitions, PARTITIONS_PER_TURN):
+            await self._spend(len(listed))
+            replicas += context.replicas_of(listed)
         await transitions.move_partitions(partitions, PartitionState.NEW)
         await transitions.move_replicas(replicas, ReplicaState.NEW)
         await transitions.bring_online(partitions, ElectionStrategy.OFFLINE)

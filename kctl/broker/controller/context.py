@@ -10,6 +10,8 @@ Kafka 2.7: kafka.controller.ControllerContext.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
+from functools import partial
+from itertools import repeat
 from typing import NamedTuple
 
 from kctl.model import BrokerInfo, ReplicaAssignment, TopicPartition
@@ -30,6 +32,12 @@ class PartitionAndReplica(NamedTuple):
     def __str__(self) -> str:
         """Return the format of Kafka's state change log."""
         return f"[{self.partition},replica={self.broker_id}]"
+
+
+# Half the time of a NamedTuple's constructor, which is Python code: a new controller makes some of
+# each for every partition.
+_partition_of = partial(tuple.__new__, TopicPartition)
+_replica_of = partial(tuple.__new__, PartitionAndReplica)
 
 
 class ControllerContext:
@@ -99,8 +107,7 @@ class ControllerContext:
     def partitions(self) -> Iterator[TopicPartition]:
         """Yield all partitions of all topics."""
         for topic, assignment in self._assignments.items():
-            for partition in assignment:
-                yield TopicPartition(topic, partition)
+            yield from map(_partition_of, zip(repeat(topic), assignment))
 
     def parts_of(self, topic: str, count_max: int) -> Iterator[list[TopicPartition]]:
         """Yield the topic's partitions as of now, ascending, at most `count_max` at a time; none
@@ -166,20 +173,21 @@ class ControllerContext:
     def replicas_of(self, partitions: Iterable[TopicPartition]) -> list[PartitionAndReplica]:
         """Return every replica of the partitions, in order, then in order of assignment."""
         return [
-            PartitionAndReplica(tp, broker_id)
+            _replica_of((tp, broker_id))
             for tp in partitions
             for broker_id in self.assignment(tp).replicas
         ]
 
-    def online_and_offline_replicas(
-        self,
+    async def online_and_offline_replicas(
+        self, partitions: Iterable[TopicPartition], pace: Pace
     ) -> tuple[list[PartitionAndReplica], list[PartitionAndReplica]]:
-        """Return all replicas: (those that are online, those that are not)."""
+        """Return all replicas of the partitions: (those that are online, those that are not)."""
         online: list[PartitionAndReplica] = []
         offline: list[PartitionAndReplica] = []
-        for replica in self.replicas_of(self.partitions()):
-            alive = self.is_replica_online(replica.broker_id, replica.partition)
-            (online if alive else offline).append(replica)
+        async for part in pace.over(partitions):
+            for replica in self.replicas_of(part):
+                alive = self.is_replica_online(replica.broker_id, replica.partition)
+                (online if alive else offline).append(replica)
         return online, offline
 
     # --- leadership
@@ -188,11 +196,11 @@ class ControllerContext:
         """Return the partitions whose leader is not online, except of topics being deleted."""
         found = []
         # The context does not change meanwhile: events of the controller queue.
-        for tp, state in list(self.leadership.items()):
-            await pace.spend()
-            is_online = self.is_replica_online(state.leader_and_isr.leader, tp)
-            if not is_online and tp.topic not in self.topics_to_delete:
-                found.append(tp)
+        async for part in pace.over(list(self.leadership.items())):
+            for tp, state in part:
+                is_online = self.is_replica_online(state.leader_and_isr.leader, tp)
+                if not is_online and tp.topic not in self.topics_to_delete:
+                    found.append(tp)
         return found
 
     def is_to_be_deleted(self, topic: str) -> bool:

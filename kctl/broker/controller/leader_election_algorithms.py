@@ -8,6 +8,7 @@ Kafka 2.7: kafka.controller.{PartitionLeaderElectionAlgorithms, Election}; KIP-1
 
 from collections.abc import Collection, Sequence
 from enum import Enum
+from typing import NamedTuple
 
 from kctl.broker.controller.context import ControllerContext
 from kctl.lazy_dataclass import dataclass
@@ -29,8 +30,7 @@ class ElectionStrategy(Enum):
     CONTROLLED_SHUTDOWN = "ControlledShutdownPartitionLeaderElectionStrategy"
 
 
-@dataclass(frozen=True, slots=True)
-class Election:
+class Election(NamedTuple):
     """The result of an election for one partition."""
 
     # None if no replica qualifies.

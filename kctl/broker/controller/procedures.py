@@ -46,7 +46,7 @@ class Procedures:
         `send` sends the requests collected for brokers; `isrs_changed` is called with partitions
         whose leaders changed the ISR; `pace` counts the work of all events.
         """
-        self._pace = pace
+        self.pace = pace
         context = self.context = ControllerContext()
         batch = self.batch = ControllerBrokerRequestBatch(
             context, broker_id, config.inter_broker_listener, pace
@@ -76,9 +76,9 @@ class Procedures:
 
     async def alter_reassignments(self, request: AlterPartitionReassignmentsRequest) -> Message:
         """Start, replace or cancel reassignments; the response has a result per partition."""
-        targets = await targets_of(request, self._pace)
-        return await altered(await self.reassignment.start(targets), self._pace)
+        targets = await targets_of(request, self.pace)
+        return await altered(await self.reassignment.start(targets), self.pace)
 
     async def list_reassignments(self, request: ListPartitionReassignmentsRequest) -> Message:
         """Return the reassignments that are in progress."""
-        return await listed(self.context, request, self._pace)
+        return await listed(self.context, request, self.pace)

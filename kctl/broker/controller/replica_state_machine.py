@@ -14,7 +14,9 @@ Invariant: a replica without an entry is NON_EXISTENT; an illegal move raises an
 Kafka 2.7: kafka.controller.ReplicaStateMachine.
 """
 
+from collections.abc import Iterable
 from enum import Enum
+from itertools import groupby
 
 from kctl.broker.controller.context import PartitionAndReplica
 
@@ -65,26 +67,46 @@ class ReplicaStateMachine:
         """Return whether the table allows the move."""
         return self.state(replica) in LEGAL_SOURCES[target]
 
+    def split(
+        self, replicas: Iterable[PartitionAndReplica], target: ReplicaState
+    ) -> tuple[list[PartitionAndReplica], list[PartitionAndReplica]]:
+        """Return the replicas for which the table allows the move, and the others."""
+        sources = LEGAL_SOURCES[target]
+        legal: list[PartitionAndReplica] = []
+        illegal: list[PartitionAndReplica] = []
+        for topic, of_topic in groupby(replicas, _topic_of):
+            states = self._of_topic.get(topic, {})
+            for replica in of_topic:
+                is_legal = states.get(replica, _S.NON_EXISTENT) in sources
+                (legal if is_legal else illegal).append(replica)
+        return legal, illegal
+
     def move(self, replica: PartitionAndReplica, target: ReplicaState) -> None:
         """Change the state; raise RuntimeError and change nothing if the table forbids it."""
-        state = self.state(replica)
+        topic = replica.partition.topic
+        states = self._of_topic.get(topic)
+        state = _S.NON_EXISTENT if states is None else states.get(replica, _S.NON_EXISTENT)
         if state not in LEGAL_SOURCES[target]:
             raise RuntimeError(
                 f"replica {replica} cannot move from {state.value} to {target.value}"
             )
-        topic = replica.partition.topic
+        if state is target:
+            return
         self._count(topic, state, target)
         if target is not ReplicaState.NON_EXISTENT:
-            self._of_topic.setdefault(topic, {})[replica] = target
+            if states is None:
+                states = self._of_topic[topic] = {}
+            states[replica] = target
             return
         del self._of_topic[topic][replica]
         if not self._of_topic[topic]:
             del self._of_topic[topic]
 
-    def start(self, replica: PartitionAndReplica, state: ReplicaState) -> None:
-        """Set the state in which a newly elected controller finds a replica."""
-        self._count(replica.partition.topic, self.state(replica), state)
-        self._of_topic.setdefault(replica.partition.topic, {})[replica] = state
+    def start(self, replicas: Iterable[PartitionAndReplica], state: ReplicaState) -> None:
+        """Set the state in which a newly elected controller finds replicas, which had none; it is
+        not DELETION_STARTED."""
+        for topic, of_topic in groupby(replicas, _topic_of):
+            self._of_topic.setdefault(topic, {}).update(dict.fromkeys(of_topic, state))
 
     def _count(self, topic: str, old: ReplicaState, new: ReplicaState) -> None:
         change = (new is _S.DELETION_STARTED) - (old is _S.DELETION_STARTED)
@@ -111,3 +133,7 @@ class ReplicaStateMachine:
         """Remove all states (the controller resigns)."""
         self._of_topic.clear()
         self._started.clear()
+
+
+def _topic_of(replica: PartitionAndReplica) -> str:
+    return replica.partition.topic

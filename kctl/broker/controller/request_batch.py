@@ -65,7 +65,7 @@ class ControllerBrokerRequestBatch:
         pace: Pace,
     ) -> None:
         self._context = context
-        self._spend = pace.spend
+        self._pace = pace
         self._controller_id = controller_id
         self._listener = inter_broker_listener
         # Broker -> partition -> whether the replica is new there.
@@ -86,6 +86,14 @@ class ControllerBrokerRequestBatch:
             partitions = self._leader_and_isr.setdefault(broker_id, {})
             partitions[partition] = partitions.get(partition, False) or is_new
         self.add_update_metadata([partition])
+
+    def add_known(self, partitions_of: Mapping[int, Iterable[TopicPartition]]) -> None:
+        """Add what `add_leader_and_isr` adds for partitions of each broker that it has already."""
+        for broker_id, partitions in partitions_of.items():
+            gathered = self._leader_and_isr.setdefault(broker_id, {})
+            for partition in partitions:
+                gathered.setdefault(partition, False)
+            self.add_update_metadata(partitions)
 
     def add_stop_replica(self, replica: PartitionAndReplica, *, delete: bool) -> None:
         """Add a replica to its broker's StopReplica, with or without deletion."""
@@ -146,13 +154,13 @@ class ControllerBrokerRequestBatch:
             for part in parts(list(partitions.items()), count_max):
                 topics: dict[str, list[LeaderAndIsrPartitionState]] = {}
                 leaders: dict[int, None] = {}
-                for item in part:
-                    await self._spend()
-                    state = states.get(item) or self._leader_and_isr_state(*item)
-                    if state is not None:
-                        states[item] = state
-                        topics.setdefault(item[0].topic, []).append(state)
-                        leaders[state.leader] = None
+                async for items in self._pace.over(part):
+                    for item in items:
+                        state = states.get(item) or self._leader_and_isr_state(*item)
+                        if state is not None:
+                            states[item] = state
+                            topics.setdefault(item[0].topic, []).append(state)
+                            leaders[state.leader] = None
                 request = self._leader_and_isr_request(broker, topics, leaders)
                 yield BrokerRequest(broker_id, request)
 
@@ -212,11 +220,11 @@ class ControllerBrokerRequestBatch:
         self, partitions: Mapping[TopicPartition, None], broker_ids: Mapping[int, None]
     ) -> AsyncIterator[BrokerRequest]:
         topics: dict[str, list[UpdateMetadataPartitionState]] = {}
-        for partition in partitions:
-            await self._spend()
-            state = self._update_metadata_state(partition)
-            if state is not None:
-                topics.setdefault(partition.topic, []).append(state)
+        async for part in self._pace.over(partitions):
+            for partition in part:
+                state = self._update_metadata_state(partition)
+                if state is not None:
+                    topics.setdefault(partition.topic, []).append(state)
         topic_states: list[UpdateMetadataTopicState] = []
         count = 0
         for topic, states in topics.items():
@@ -281,7 +289,7 @@ class ControllerBrokerRequestBatch:
             if broker is None:
                 continue
             for part in parts(list(partitions.items()), PARTITIONS_PER_REQUEST):
-                await self._spend(len(part))
+                await self._pace.spend(len(part))
                 request = StopReplicaRequest(
                     controller_id=self._controller_id,
                     controller_epoch=self._context.epoch,

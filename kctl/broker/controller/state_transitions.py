@@ -13,7 +13,6 @@ Kafka 2.7: kafka.controller.{ZkPartitionStateMachine, ZkReplicaStateMachine}.
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 
 from kctl.broker.controller import leader_election_algorithms as elections
 from kctl.broker.controller.context import ControllerContext, PartitionAndReplica
@@ -59,7 +58,7 @@ class StateTransitions:
         self._store = store
         self._trace = runtime.trace
         self._failures = FailedTransitions(runtime.scheduler, runtime.trace)
-        self._spend = pace.spend
+        self._pace = pace
         # Of topics without the config.
         self.unclean_election_default = unclean_election_default
 
@@ -81,9 +80,10 @@ class StateTransitions:
         self, partitions: Iterable[TopicPartition], target: PartitionState
     ) -> None:
         """Make the moves that need no store: to NEW, OFFLINE and NON_EXISTENT."""
-        for partition in await self._legal_partitions(partitions, target):
-            await self._spend()
-            self.partitions.move(partition, target)
+        legal = await self._legal_partitions(partitions, target)
+        async for part in self._pace.over(legal):
+            for partition in part:
+                self.partitions.move(partition, target)
 
     async def bring_online(
         self, partitions: Iterable[TopicPartition], strategy: ElectionStrategy
@@ -113,28 +113,29 @@ class StateTransitions:
     async def _initialize(self, partitions: Sequence[TopicPartition]) -> ElectionOutcomes:
         outcomes: ElectionOutcomes = {}
         states: States = {}
-        for tp in partitions:
-            await self._spend()
-            first = elections.initial_leader_and_isr(self.context, tp)
-            if first is None:
-                outcomes[tp] = self._failed(tp, "no replica of the new partition is alive")
-            else:
-                states[tp] = LeaderIsrAndControllerEpoch(first, self.context.epoch)
+        async for part in self._pace.over(partitions):
+            for tp in part:
+                first = elections.initial_leader_and_isr(self.context, tp)
+                if first is None:
+                    outcomes[tp] = self._failed(tp, "no replica of the new partition is alive")
+                else:
+                    states[tp] = LeaderIsrAndControllerEpoch(first, self.context.epoch)
         if not states:
             return outcomes
         results = await self._store.create_partition_states(states, self.context.epoch_zk_version)
         exists = [tp for tp, error in results.items() if isinstance(error, NodeExistsError)]
         found = await self._store.get_partition_states(exists) if exists else {}
-        for tp, error in results.items():
-            await self._spend()
-            # After a lost response this is our own write: the znode then has our epoch.
-            ours = found.get(tp)
-            if error is None or (ours is not None and ours.controller_epoch == self.context.epoch):
-                state = ours or states[tp]
-                self._become_online(tp, state, state.leader_and_isr.isr, is_new=True)
-                outcomes[tp] = Election(state.leader_and_isr, state.leader_and_isr.isr)
-            else:
-                outcomes[tp] = self._failed(tp, f"its state could not be created: {error}")
+        async for created in self._pace.over(results.items()):
+            for tp, error in created:
+                # After a lost response this is our own write: the znode then has our epoch.
+                ours = found.get(tp)
+                is_ours = ours is not None and ours.controller_epoch == self.context.epoch
+                if error is None or is_ours:
+                    state = ours or states[tp]
+                    self._become_online(tp, state, state.leader_and_isr.isr, is_new=True)
+                    outcomes[tp] = Election(state.leader_and_isr, state.leader_and_isr.isr)
+                else:
+                    outcomes[tp] = self._failed(tp, f"its state could not be created: {error}")
         return outcomes
 
     async def elect(
@@ -168,66 +169,69 @@ class StateTransitions:
             states = await self._known_states(partitions, undecided)
         unclean = await self._unclean_allowed(states, strategy)
         chosen: dict[TopicPartition, Election] = {}
-        for tp, state in states.items():
-            await self._spend()
-            election = elections.elect(
-                self.context,
-                tp,
-                state.leader_and_isr,
-                strategy,
-                unclean_allowed=unclean.get(tp.topic, False),
-            )
-            if election.leader_and_isr is not None:
-                chosen[tp] = election
-            elif not from_store:
-                undecided.append(tp)
-            else:
-                outcomes[tp] = self._failed(
-                    tp, f"Failed to elect leader for partition {tp} under strategy {strategy.value}"
+        async for part in self._pace.over(states.items()):
+            for tp, state in part:
+                election = elections.elect(
+                    self.context,
+                    tp,
+                    state.leader_and_isr,
+                    strategy,
+                    unclean_allowed=unclean.get(tp.topic, False),
                 )
+                if election.leader_and_isr is not None:
+                    chosen[tp] = election
+                elif not from_store:
+                    undecided.append(tp)
+                else:
+                    why = f"Failed to elect leader for partition {tp} under strategy"
+                    outcomes[tp] = self._failed(tp, f"{why} {strategy.value}")
         updates = {tp: e.leader_and_isr for tp, e in chosen.items() if e.leader_and_isr}
         finished, to_retry = await self._write(updates)
-        for tp, result in finished.items():
-            await self._spend()
-            if isinstance(result, StoreError):
-                outcomes[tp] = self._failed(tp, f"its state could not be written: {result}")
-                continue
-            election = replace(chosen[tp], leader_and_isr=result)
-            state = LeaderIsrAndControllerEpoch(result, self.context.epoch)
-            self._become_online(tp, state, election.recipients, is_new=False)
-            if election.is_unclean:
-                self._trace.event("unclean_election", partition=tp, leader=result.leader)
-            outcomes[tp] = election
+        async for written in self._pace.over(finished.items()):
+            for tp, result in written:
+                outcomes[tp] = self._elected(tp, chosen[tp], result)
         return undecided + to_retry
+
+    def _elected(
+        self, tp: TopicPartition, chosen: Election, result: LeaderAndIsr | StoreError
+    ) -> Election | KctlError:
+        if isinstance(result, StoreError):
+            return self._failed(tp, f"its state could not be written: {result}")
+        state = LeaderIsrAndControllerEpoch(result, self.context.epoch)
+        self._become_online(tp, state, chosen.recipients, is_new=False)
+        if chosen.is_unclean:
+            self._trace.event("unclean_election", partition=tp, leader=result.leader)
+        return Election(result, chosen.recipients, chosen.is_unclean)
 
     async def _known_states(
         self, partitions: Iterable[TopicPartition], unknown: list[TopicPartition]
     ) -> States:
         """Return the states in the context; append partitions without one to `unknown`."""
         found: States = {}
-        for tp in partitions:
-            await self._spend()
-            state = self.context.leadership.get(tp)
-            if state is None:
-                unknown.append(tp)
-            else:
-                found[tp] = state
+        leadership = self.context.leadership
+        async for part in self._pace.over(partitions):
+            for tp in part:
+                state = leadership.get(tp)
+                if state is None:
+                    unknown.append(tp)
+                else:
+                    found[tp] = state
         return found
 
     async def _read_states(
         self, partitions: Sequence[TopicPartition], outcomes: ElectionOutcomes
     ) -> States:
         found = await self._store.get_partition_states(partitions)
-        for tp in partitions:
-            await self._spend()
-            state = found.get(tp)
-            if state is None:
-                outcomes[tp] = self._failed(
-                    tp, f"LeaderAndIsr information doesn't exist for partition {tp}"
-                )
-            elif state.controller_epoch > self.context.epoch:
-                # Written by a newer controller; the fence would reject this write anyway.
-                raise ControllerMovedError(znodes.CONTROLLER_EPOCH)
+        async for part in self._pace.over(partitions):
+            for tp in part:
+                state = found.get(tp)
+                if state is None:
+                    outcomes[tp] = self._failed(
+                        tp, f"LeaderAndIsr information doesn't exist for partition {tp}"
+                    )
+                elif state.controller_epoch > self.context.epoch:
+                    # Written by a newer controller; the fence would reject this write anyway.
+                    raise ControllerMovedError(znodes.CONTROLLER_EPOCH)
         return found
 
     async def _unclean_allowed(self, states: States, strategy: ElectionStrategy) -> dict[str, bool]:
@@ -278,7 +282,7 @@ class StateTransitions:
         """
         assigned = self.context.assignment(partition).replicas
         isr = tuple(broker for broker in current.isr if broker in assigned)
-        return replace(current, leader_epoch=current.leader_epoch + 1, isr=isr or current.isr)
+        return current._replace(leader_epoch=current.leader_epoch + 1, isr=isr or current.isr)
 
     def _become_online(
         self,
@@ -307,17 +311,17 @@ class StateTransitions:
         self, replicas: Iterable[PartitionAndReplica], target: ReplicaState
     ) -> None:
         """Make the moves that need no store: all but to OFFLINE."""
-        for replica in await self._legal_replicas(replicas, target):
-            await self._spend()
-            if target is ReplicaState.NEW and not self._announce_new(replica):
-                continue
+        async for part in self._pace.over(await self._legal_replicas(replicas, target)):
             if target is ReplicaState.ONLINE:
-                self._announce_online(replica)
-            elif target is ReplicaState.DELETION_STARTED:
-                self._batch.add_stop_replica(replica, delete=True)
-            elif target is ReplicaState.NON_EXISTENT:
-                self.context.remove_replica(replica)
-            self.replicas.move(replica, target)
+                self._announce_online(part)
+            for replica in part:
+                if target is ReplicaState.NEW and not self._announce_new(replica):
+                    continue
+                if target is ReplicaState.DELETION_STARTED:
+                    self._batch.add_stop_replica(replica, delete=True)
+                elif target is ReplicaState.NON_EXISTENT:
+                    self.context.remove_replica(replica)
+                self.replicas.move(replica, target)
 
     def _announce_new(self, replica: PartitionAndReplica) -> bool:
         state = self.context.leadership.get(replica.partition)
@@ -329,28 +333,32 @@ class StateTransitions:
         self._batch.add_leader_and_isr([replica.broker_id], replica.partition, is_new=True)
         return True
 
-    def _announce_online(self, replica: PartitionAndReplica) -> None:
-        partition, broker_id = replica
-        if self.replicas.state(replica) is ReplicaState.NEW:
-            assignment = self.context.assignment(partition)
-            if broker_id not in assignment.replicas:
-                self.context.set_assignment(
-                    partition, ReplicaAssignment((*assignment.replicas, broker_id))
-                )
-        elif partition in self.context.leadership:
-            self._batch.add_leader_and_isr([broker_id], partition, is_new=False)
+    def _announce_online(self, replicas: Sequence[PartitionAndReplica]) -> None:
+        known: dict[int, list[TopicPartition]] = {}
+        for replica in replicas:
+            partition, broker_id = replica
+            if self.replicas.state(replica) is ReplicaState.NEW:
+                assignment = self.context.assignment(partition)
+                if broker_id not in assignment.replicas:
+                    self.context.set_assignment(
+                        partition, ReplicaAssignment((*assignment.replicas, broker_id))
+                    )
+            elif partition in self.context.leadership:
+                known.setdefault(broker_id, []).append(partition)
+        self._batch.add_known(known)
 
     async def take_offline(self, replicas: Iterable[PartitionAndReplica]) -> None:
         """Stop the replicas and remove them from their partitions' ISRs."""
         by_broker: dict[int, list[TopicPartition]] = {}
-        for replica in await self._legal_replicas(replicas, ReplicaState.OFFLINE):
-            await self._spend()
-            self._batch.add_stop_replica(replica, delete=False)
-            if replica.partition in self.context.leadership:
-                by_broker.setdefault(replica.broker_id, []).append(replica.partition)
-            else:
-                self.replicas.move(replica, ReplicaState.OFFLINE)
-                self._batch.add_update_metadata([replica.partition])
+        legal = await self._legal_replicas(replicas, ReplicaState.OFFLINE)
+        async for part in self._pace.over(legal):
+            for replica in part:
+                self._batch.add_stop_replica(replica, delete=False)
+                if replica.partition in self.context.leadership:
+                    by_broker.setdefault(replica.broker_id, []).append(replica.partition)
+                else:
+                    self.replicas.move(replica, ReplicaState.OFFLINE)
+                    self._batch.add_update_metadata([replica.partition])
         for broker_id in sorted(by_broker):
             await self._take_broker_offline(broker_id, by_broker[broker_id])
 
@@ -358,17 +366,24 @@ class StateTransitions:
         self, broker_id: int, partitions: Sequence[TopicPartition]
     ) -> None:
         states = await self._remove_from_isr(broker_id, partitions)
-        for tp in partitions:
-            await self._spend()
-            state = states.get(tp)
-            if state is None and not self.context.is_to_be_deleted(tp.topic):
-                continue
-            if state is not None:
-                self.context.leadership[tp] = state
-            if not self.context.is_to_be_deleted(tp.topic):
-                others = [b for b in self.context.assignment(tp).replicas if b != broker_id]
-                self._batch.add_leader_and_isr(others, tp, is_new=False)
-            self.replicas.move(PartitionAndReplica(tp, broker_id), ReplicaState.OFFLINE)
+        async for part in self._pace.over(partitions):
+            known: dict[int, list[TopicPartition]] = {}
+            for tp in part:
+                state = states.get(tp)
+                is_to_be_deleted = self.context.is_to_be_deleted(tp.topic)
+                if state is None and not is_to_be_deleted:
+                    continue
+                if state is not None:
+                    self.context.leadership[tp] = state
+                if not is_to_be_deleted:
+                    for other in self.context.assignment(tp).replicas:
+                        if other != broker_id:
+                            known.setdefault(other, []).append(tp)
+                self.replicas.move(PartitionAndReplica(tp, broker_id), ReplicaState.OFFLINE)
+            self._batch.add_known(known)
+            self._batch.add_update_metadata(
+                tp for tp in part if not self.context.is_to_be_deleted(tp.topic)
+            )
 
     async def _remove_from_isr(
         self, broker_id: int, partitions: Sequence[TopicPartition]
@@ -382,14 +397,13 @@ class StateTransitions:
             if not remaining:
                 return done
             states = await self._store.get_partition_states(remaining)
-            for tp in remaining:
-                await self._spend()
-                if tp not in states and not self.context.is_to_be_deleted(tp.topic):
-                    self._failed(tp, "it has no state to remove a replica from")
+            async for part in self._pace.over(remaining):
+                for tp in part:
+                    if tp not in states and not self.context.is_to_be_deleted(tp.topic):
+                        self._failed(tp, "it has no state to remove a replica from")
             unchanged, remaining = await self._remove_once(broker_id, states, done)
-            for tp in unchanged:
-                await self._spend()
-                done[tp] = states[tp]
+            async for part in self._pace.over(unchanged):
+                done.update((tp, states[tp]) for tp in part)
         for tp in remaining:
             self._failed(tp, "its state changes faster than it can be written")
         return done
@@ -401,19 +415,19 @@ class StateTransitions:
         (whose ISR is without it, whose state has changed)."""
         updates: dict[TopicPartition, LeaderAndIsr] = {}
         unchanged: list[TopicPartition] = []
-        for tp, state in states.items():
-            await self._spend()
-            if broker_id in state.leader_and_isr.isr:
-                updates[tp] = _without(broker_id, state.leader_and_isr)
-            else:
-                unchanged.append(tp)
+        async for part in self._pace.over(states.items()):
+            for tp, state in part:
+                if broker_id in state.leader_and_isr.isr:
+                    updates[tp] = _without(broker_id, state.leader_and_isr)
+                else:
+                    unchanged.append(tp)
         finished, conflicts = await self._write(updates)
-        for tp, result in finished.items():
-            await self._spend()
-            if isinstance(result, StoreError):
-                self._failed(tp, f"its ISR could not be written: {result}")
-            else:
-                done[tp] = LeaderIsrAndControllerEpoch(result, self.context.epoch)
+        async for written in self._pace.over(finished.items()):
+            for tp, result in written:
+                if isinstance(result, StoreError):
+                    self._failed(tp, f"its ISR could not be written: {result}")
+                else:
+                    done[tp] = LeaderIsrAndControllerEpoch(result, self.context.epoch)
         return unchanged, conflicts
 
     # --- shared
@@ -431,24 +445,23 @@ class StateTransitions:
         self, partitions: Iterable[TopicPartition], target: PartitionState
     ) -> list[TopicPartition]:
         legal = []
-        for tp in partitions:
-            await self._spend()
-            if self.partitions.is_legal(tp, target):
-                legal.append(tp)
-            else:
-                state = self.partitions.state(tp)
-                self._failed(tp, f"it cannot move from {state.value} to {target.value}")
+        async for part in self._pace.over(partitions):
+            for tp in part:
+                if self.partitions.is_legal(tp, target):
+                    legal.append(tp)
+                else:
+                    state = self.partitions.state(tp)
+                    self._failed(tp, f"it cannot move from {state.value} to {target.value}")
         return legal
 
     async def _legal_replicas(
         self, replicas: Iterable[PartitionAndReplica], target: ReplicaState
     ) -> list[PartitionAndReplica]:
-        legal = []
-        for replica in replicas:
-            await self._spend()
-            if self.replicas.is_legal(replica, target):
-                legal.append(replica)
-            else:
+        legal: list[PartitionAndReplica] = []
+        async for part in self._pace.over(replicas):
+            legal_of_part, illegal = self.replicas.split(part, target)
+            legal += legal_of_part
+            for replica in illegal:
                 state = self.replicas.state(replica)
                 self._failed(
                     replica.partition,

@@ -46,6 +46,7 @@ class ZnodeEvents:
         self._cluster = procedures.cluster
         self._reassignment = procedures.reassignment
         self._elections = procedures.elections
+        self._pace = procedures.pace
 
     # --- election
 
@@ -64,15 +65,18 @@ class ZnodeEvents:
         context.live_brokers = await store.get_brokers(broker_ids, self._on_watch)
         topics = await store.get_all_topics(self._on_watch)
         assignments = await store.get_topic_assignments(topics, self._on_watch)
+        partitions: list[TopicPartition] = []
         for topic, assignment in assignments.items():
-            for partition, replicas in assignment.items():
-                context.set_assignment(TopicPartition(topic, partition), replicas)
-        context.leadership, changes = await store.get_partition_states_and_changes(
-            list(context.partitions())
-        )
-        context.led_from_before = {
-            tp: None for tp, zxid in changes.items() if self._is_led_from_before(tp, zxid)
-        }
+            async for part in self._pace.over(assignment.items()):
+                for partition, replicas in part:
+                    partitions.append(TopicPartition(topic, partition))
+                    context.set_assignment(partitions[-1], replicas)
+        found = await store.get_partition_states_and_changes(partitions)
+        context.leadership, changes = found
+        async for changed in self._pace.over(changes.items()):
+            for tp, zxid in changed:
+                if self._is_led_from_before(tp, zxid):
+                    context.led_from_before[tp] = None
         for broker in context.live_brokers.values():
             self._channels.add_broker(broker)
         await self._queue_deletions(await store.get_topic_deletions(self._on_watch))

@@ -1,6 +1,5 @@
 """The controller over an embedded store: elections, topics, deletions, failures."""
 
-from dataclasses import replace
 from typing import get_args
 
 import pytest
@@ -344,7 +343,7 @@ def test_isr_changes_of_old_brokers_reach_every_cache(cluster):
     cluster.create_topic("orders", [1, 2])
     tp = TopicPartition("orders", 0)
     states = cluster.run(cluster.store.get_partition_states([tp]))
-    shrunk = replace(states[tp].leader_and_isr, isr=(1,))
+    shrunk = states[tp].leader_and_isr._replace(isr=(1,))
     cluster.run(cluster.store.update_isr(tp, shrunk, states[tp].controller_epoch))
     cluster.run(cluster.store.propagate_isr_changes([tp]))
     cluster.settle()
@@ -360,7 +359,7 @@ def test_leadership_returns_to_preferred_replicas(cluster):
     cluster.start(2)
     tp = TopicPartition("orders", 0)
     states = cluster.run(cluster.store.get_partition_states([tp]))
-    caught_up = replace(states[tp].leader_and_isr, isr=(1, 2))
+    caught_up = states[tp].leader_and_isr._replace(isr=(1, 2))
     cluster.run(cluster.store.update_isr(tp, caught_up, states[tp].controller_epoch))
     cluster.run(cluster.store.propagate_isr_changes([tp]))
     cluster.settle()

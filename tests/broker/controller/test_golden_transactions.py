@@ -10,7 +10,7 @@ from kctl.model import TopicPartition
 from kctl.protocol.error_codes import ErrorCode
 from kctl.protocol.messages.leader_and_isr import LeaderAndIsrRequest
 from kctl.store import znodes
-from kctl.store.errors import NodeExistsError
+from kctl.store.errors import NodeExistsError, StoreError
 from kctl.store.interface import Check, Create, Delete, Set
 
 GOLDEN = json.loads(
@@ -23,7 +23,11 @@ def written(cluster):
     """Transactions that succeed, in the golden file's form, as the database commits them."""
     transactions = []
     database = cluster.database
-    commit, commit_multi = database.commit, database.commit_multi
+    commit, commit_multi, commit_each = (
+        database.commit,
+        database.commit_multi,
+        database.commit_each,
+    )
 
     def recording_commit(session_id, operation):
         result = commit(session_id, operation)
@@ -37,7 +41,16 @@ def written(cluster):
         transactions.append(done + ([["fenced"]] if fenced else []))
         return result
 
+    def recording_each(session_id, operations, fence):
+        operations = list(operations)
+        results = commit_each(session_id, operations, fence)
+        for operation, result in zip(operations, results, strict=True):
+            if not isinstance(result, StoreError):
+                transactions.append([described(operation)] + ([["fenced"]] if fence else []))
+        return results
+
     database.commit, database.commit_multi = recording_commit, recording_multi
+    database.commit_each = recording_each
     return transactions
 
 

@@ -27,7 +27,18 @@ def reads_of_the_active(cluster, monkeypatch):
         return read(path, watch)
 
     monkeypatch.setattr(store, "get", get)
+    count_reads_of_many(store, paths, monkeypatch)
     return paths
+
+
+def count_reads_of_many(store, paths, monkeypatch):
+    read_each = store.get_each
+
+    def get_each(wanted, watch=None):
+        paths.extend(wanted)
+        return read_each(wanted, watch)
+
+    monkeypatch.setattr(store, "get_each", get_each)
 
 
 def leader_changes_isr(cluster, *isr):
@@ -58,6 +69,7 @@ def test_a_new_controller_reads_each_state_once(cluster, monkeypatch):
             return read(path, watch)
 
         monkeypatch.setattr(store, "get", get)
+        count_reads_of_many(store, paths, monkeypatch)
     assert cluster.active.broker_id == 1
     cluster.brokers[1].kill()
     cluster.settle()

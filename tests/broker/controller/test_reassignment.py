@@ -1,8 +1,6 @@
 """Partitions move to other replicas: the steps, cancellation, and continuation by a new
 controller."""
 
-from dataclasses import replace
-
 import pytest
 
 from kctl.model import ReplicaAssignment, TopicPartition
@@ -339,7 +337,7 @@ def test_a_new_leader_epoch_removes_replicas_that_are_no_longer_assigned(cluster
     cluster.start(1, 2, 3)
     cluster.create_topic("t", [1, 2])
     current = cluster.run(cluster.store.get_partition_states([TP]))[TP].leader_and_isr
-    late = replace(current, isr=(1, 2, 3))
+    late = current._replace(isr=(1, 2, 3))
     epoch, zk_version = cluster.active.controller.context.epoch, ANY_VERSION
     cluster.run(cluster.store.update_leader_and_isr({TP: late}, epoch, zk_version))
     assert cluster.state("t") == (1, 0, (1, 2, 3))

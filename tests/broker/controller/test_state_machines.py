@@ -49,7 +49,7 @@ def test_legal_moves_move_and_illegal_ones_change_nothing(make, states, subject,
     for source, target in product(states, repeat=2):
         machine = make()
         if source is not states.NON_EXISTENT:
-            machine.start(subject, source)
+            machine.start(subject if make is PartitionStateMachine else [subject], source)
         allowed = (source.name, target.name) in moves
         assert machine.is_legal(subject, target) == allowed
         if allowed:
@@ -65,7 +65,7 @@ def test_removed_entries_leave_no_state():
     partitions, replicas = PartitionStateMachine(), ReplicaStateMachine()
     partitions.start(TP, PartitionState.OFFLINE)
     partitions.move(TP, PartitionState.NON_EXISTENT)
-    replicas.start(REPLICA, ReplicaState.DELETION_SUCCESSFUL)
+    replicas.start([REPLICA], ReplicaState.DELETION_SUCCESSFUL)
     replicas.move(REPLICA, ReplicaState.NON_EXISTENT)
     assert partitions.in_state(PartitionState.NON_EXISTENT) == []
     assert replicas.in_state("orders", ReplicaState.NON_EXISTENT) == []

@@ -40,7 +40,7 @@ def test_whether_a_wide_topic_is_deleted_is_found_over_many_turns(wide):
     for partition in wide.partitions():
         for broker_id in (1, 2):
             replica = PartitionAndReplica(partition, broker_id)
-            machine.start(replica, ReplicaState.DELETION_SUCCESSFUL)
+            machine.start([replica], ReplicaState.DELETION_SUCCESSFUL)
     deletion.queue(["wide"])
     work = deletion.decide()
     machine.reads = 0

@@ -54,6 +54,8 @@ def longest_turn(cluster, monkeypatch):
     monkeypatch.setattr(Pace, "UNITS_PER_TURN", 8)
     monkeypatch.setattr(request_batch, "PARTITIONS_PER_REQUEST", 4)
     monkeypatch.setattr(znode_client, "CALLS_PER_TURN", 2)
+    monkeypatch.setattr(znode_client, "READS_PER_TURN", 4)
+    monkeypatch.setattr(znode_client, "WRITES_PER_TURN", 4)
     monkeypatch.setattr(znode_client, "OUTCOMES_PER_TURN", 8)
     for module in (broker_and_topic_changes, context, topic_deletion):
         monkeypatch.setattr(module, "PARTITIONS_PER_TURN", 4)
