@@ -29,7 +29,9 @@ from kctl.dump.legacy_messages import dumped_messages
 from kctl.dump.text_columns import (
     Column,
     Line,
+    bytes_of,
     chosen,
+    constant,
     if_any,
     java,
     named,
@@ -44,6 +46,7 @@ from kctl.dump.text_format import batch_line as text_batch_line
 from kctl.dump.text_format import record_line as text_record_line
 from kctl.dump.values import BulkStyle, DumpedBatch, DumpedRecord, DumpedText
 from kctl.errors import CorruptDataError
+from kctl.records.arrow_arrays import bytes_array, mask_array, numbers_array
 from kctl.records.checksum import crc32
 from kctl.records.columnar import RecordColumns, decode_chunks, everything
 from kctl.records.columnar_batches import BatchColumns, ScannedBatches, scan_batches
@@ -225,9 +228,9 @@ def _texts_of_records(
         firsts = np.flatnonzero(np.diff(columns.batch_indexes, prepend=-1))
         which = np.zeros(len(columns), np.int32)
         which[firsts] = np.arange(1, len(heads) + 1)
-        choices = pa.concat_arrays([pa.array([b""], pa.binary()), heads])
+        choices = pa.concat_arrays([bytes_array([b""]), heads])
         line = style.records(columns)
-        line.prepend(choices, pa.array(which))
+        line.prepend(choices, numbers_array(which))
         line.add(b"\n")
         yield text_of(line.joined(len(columns)))
     yield tail
@@ -256,7 +259,7 @@ def _heads(
         elif is_control[i]:
             batch = batch_at(window, int(batches.positions[i]))
             waiting.append(_one_by_one(style, batch).encode())
-    return pa.array(heads, pa.binary()), b"".join(waiting), columns
+    return bytes_array(heads), b"".join(waiting), columns
 
 
 def _one_by_one(style: Style, batch: Batch) -> str:
@@ -304,10 +307,9 @@ def _header_pairs(columns: RecordColumns) -> Column:
     if not columns.header_counts.any():
         return b""
     pairs = columns.to_arrow(("headers",)).column(0).flatten()
-    names = pc.if_else(
-        pc.equal(pc.binary_length(pairs.field(0)), 0),
-        pa.scalar(b"", pa.binary()), shown_texts(pairs.field(0).cast(pa.binary())),
-    )  # fmt: skip
+    names = pairs.field(0).cast(pa.binary())
+    _, lengths = bytes_of(names)
+    names = pc.if_else(mask_array(lengths == 0), constant(b""), shown_texts(names))
     texts = Line(b"  ", names, b"=", shown_texts(pairs.field(1))).joined(len(pairs))
     return _joined_of_each(columns, texts, b"")
 
@@ -316,5 +318,5 @@ def _joined_of_each(columns: RecordColumns, texts: Column, separator: bytes) -> 
     """Return the texts of each record's headers, joined."""
     offsets = np.zeros(len(columns) + 1, np.int32)
     np.cumsum(columns.header_counts, out=offsets[1:])
-    lists = pa.ListArray.from_arrays(pa.array(offsets), texts)
-    return pc.binary_join(lists, pa.scalar(separator, pa.binary()))
+    lists = pa.ListArray.from_arrays(numbers_array(offsets), texts)
+    return pc.binary_join(lists, constant(separator))

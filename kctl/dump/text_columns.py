@@ -15,6 +15,13 @@ import pyarrow.compute as pc  # type: ignore[import-untyped]
 
 from kctl.dump.kafka_format import java_text
 from kctl.dump.text_format import iso, shown
+from kctl.records.arrow_arrays import (
+    bytes_array,
+    bytes_scalar,
+    mask_array,
+    numbers_array,
+    valid_mask,
+)
 
 Column = Any
 
@@ -51,14 +58,14 @@ class Line:
         """Return an array of the lines; `count` of them, if all are equal."""
         columns = [it for it in self._columns if it != b""]
         if all(isinstance(column, bytes) for column in columns):
-            return pa.array([b"".join(columns)] * count, pa.binary())
+            return bytes_array([b"".join(columns)] * count)
         parts = [constant(it) if isinstance(it, bytes) else it for it in columns]
         return parts[0] if len(parts) == 1 else pc.binary_join_element_wise(*parts, constant(b""))
 
 
 def constant(text: bytes) -> Column:
     """Return an Arrow scalar of the text that all lines have."""
-    return pa.scalar(text, pa.binary())
+    return bytes_scalar(text)
 
 
 def text_of(lines: Column) -> memoryview:
@@ -72,7 +79,7 @@ def chosen(which: Any, texts: list[bytes]) -> Column:
     first = int(which[0])
     if (which == first).all():
         return texts[first]
-    return pa.array(texts, pa.binary()).take(pa.array(which))
+    return bytes_array(texts).take(numbers_array(which))
 
 
 def if_any(mask: Any, *columns: Column) -> Column:
@@ -80,11 +87,11 @@ def if_any(mask: Any, *columns: Column) -> Column:
     if not mask.any():
         return b""
     joined = Line(*columns).joined(len(mask))
-    return joined if mask.all() else pc.if_else(pa.array(mask), joined, constant(b""))
+    return joined if mask.all() else pc.if_else(mask_array(mask), joined, constant(b""))
 
 
 def _small_numbers() -> Column:
-    return pc.cast(pa.array(np.arange(10_000)), pa.string()).cast(pa.binary())
+    return pc.cast(numbers_array(np.arange(10_000)), pa.string()).cast(pa.binary())
 
 
 _SMALL_NUMBERS = _small_numbers()
@@ -96,8 +103,8 @@ def numbers(values: Any) -> Column:
     if low == high:
         return b"%d" % low
     if low >= 0 and high < len(_SMALL_NUMBERS):
-        return _SMALL_NUMBERS.take(pa.array(values))
-    return pc.cast(pa.array(values), pa.string()).cast(pa.binary())
+        return _SMALL_NUMBERS.take(numbers_array(values))
+    return pc.cast(numbers_array(values), pa.string()).cast(pa.binary())
 
 
 def padded(column: Column, width: int) -> tuple[Column, ...]:
@@ -106,7 +113,7 @@ def padded(column: Column, width: int) -> tuple[Column, ...]:
         return (column.ljust(width),)
     if not _is_ascii(column):
         return (pc.utf8_rpad(column.cast(pa.string()), width).cast(pa.binary()),)
-    _, lengths = _bytes_of(column)
+    _, lengths = bytes_of(column)
     shortest, longest = int(lengths.min()), int(lengths.max())
     if shortest == longest or shortest >= width:
         return column, b" " * (width - shortest)
@@ -128,28 +135,32 @@ def trimmed(lines: Column) -> Column:
 def times(timestamps: Any) -> Column:
     """Return ISO 8601 times, padded, as in text_format; each second is formatted once."""
     if timestamps.min() < 0 or timestamps.max() >= _YEAR_10000_MS:
-        return pa.array([f"{iso(it):<24}".encode() for it in timestamps.tolist()], pa.binary())
+        return bytes_array(f"{iso(it):<24}".encode() for it in timestamps.tolist())
     seconds = timestamps // _MS
     changes = np.flatnonzero(np.diff(seconds)) + 1
     which = np.zeros(len(seconds), np.int32)
     which[changes] = 1
     which = np.cumsum(which)
     firsts = seconds[np.concatenate(([0], changes))].astype("M8[s]")
-    heads = pa.array(np.datetime_as_string(firsts).tolist(), pa.string()).cast(pa.binary())
+    heads = bytes_array(map(str.encode, np.datetime_as_string(firsts).tolist()))
     return pc.binary_join_element_wise(
-        heads.take(pa.array(which)), _TAILS.take(pa.array(timestamps - seconds * _MS)),
+        heads.take(numbers_array(which)), _TAILS.take(numbers_array(timestamps - seconds * _MS)),
         constant(b""),
     )  # fmt: skip
 
 
-_TAILS = pa.array([f".{ms:03d}Z".encode() for ms in range(_MS)], pa.binary())
+_TAILS = bytes_array(f".{ms:03d}Z".encode() for ms in range(_MS))
 
 
 def named(name: bytes, data: Column) -> tuple[Column, ...]:
     """Return a name and its values; nothing for a null."""
     if not data.null_count:
         return name, data
-    return (pc.fill_null(pc.binary_join_element_wise(constant(name), data, constant(b"")), b""),)
+    return (
+        pc.fill_null(
+            pc.binary_join_element_wise(constant(name), data, constant(b"")), constant(b"")
+        ),
+    )
 
 
 def sizes(lengths: Any) -> tuple[Column, ...]:
@@ -158,7 +169,7 @@ def sizes(lengths: Any) -> tuple[Column, ...]:
     if not is_null.any():
         return numbers(lengths), b" B"
     with_unit = Line(numbers(lengths), b" B").joined(len(lengths))
-    return (pc.if_else(pa.array(is_null), constant(b"null"), with_unit),)
+    return (pc.if_else(mask_array(is_null), constant(b"null"), with_unit),)
 
 
 def java(data: Column) -> Column:
@@ -166,13 +177,13 @@ def java(data: Column) -> Column:
     if _is_utf8(data):
         return data
     # All at once, separated by bytes that belong to no value.
-    whole = _SEPARATOR.join(data.fill_null(b"").to_pylist())
+    whole = _SEPARATOR.join(data.fill_null(constant(b"")).to_pylist())
     texts = java_text(whole).encode().split(_SEPARATOR)
     if len(texts) != len(data):
         return pa.array(
             [None if it is None else java_text(it).encode() for it in data.to_pylist()], pa.binary()
         )
-    found = pa.array(texts, pa.binary())
+    found = bytes_array(texts)
     return pc.if_else(data.is_valid(), found, pa.scalar(None, pa.binary()))
 
 
@@ -180,19 +191,19 @@ def shown_texts(data: Column) -> Column:
     """Return keys and values as text_format shows them."""
     which = _odd_ones(data)
     if len(which):
-        texts = [shown(it).encode() for it in data.take(pa.array(which)).to_pylist()]
+        texts = [shown(it).encode() for it in data.take(numbers_array(which)).to_pylist()]
         mask = np.zeros(len(data), np.bool_)
         mask[which] = True
-        data = pc.replace_with_mask(data, pa.array(mask), pa.array(texts, pa.binary()))
-    return pc.fill_null(data, b"null") if data.null_count else data
+        data = pc.replace_with_mask(data, mask_array(mask), bytes_array(texts))
+    return pc.fill_null(data, constant(b"null")) if data.null_count else data
 
 
 def _odd_ones(data: Column) -> Any:
     """Return which values are not shown as their text; nulls are not among them."""
-    every, lengths = _bytes_of(data)
+    every, lengths = bytes_of(data)
     is_odd = lengths == 0
     if data.null_count:
-        is_odd &= data.is_valid().to_numpy(zero_copy_only=False)
+        is_odd &= valid_mask(data)
     is_plain = not len(every) or (every.min() >= 0x20 and every.max() < 0x7F)
     if not is_plain and not (_is_utf8(data) and every.tobytes().decode().isprintable()):
         places = np.flatnonzero((every < 0x20) | (every >= 0x7F))
@@ -200,7 +211,7 @@ def _odd_ones(data: Column) -> Any:
     return np.flatnonzero(is_odd)
 
 
-def _bytes_of(data: Column) -> tuple[Any, Any]:
+def bytes_of(data: Column) -> tuple[Any, Any]:
     """Return all bytes of a column, and the length of each element."""
     _, offset_buffer, byte_buffer = data.buffers()
     offsets = np.frombuffer(offset_buffer, np.int32, len(data) + 1, data.offset * 4)
@@ -209,7 +220,7 @@ def _bytes_of(data: Column) -> tuple[Any, Any]:
 
 
 def _is_ascii(data: Column) -> bool:
-    every, _ = _bytes_of(data)
+    every, _ = bytes_of(data)
     return not len(every) or bool(every.max() < 0x80)
 
 

@@ -11,6 +11,7 @@ from typing import Any, Protocol
 import numpy as np
 import pyarrow as pa  # type: ignore[import-untyped]
 
+from kctl.records.arrow_arrays import numbers_array
 from kctl.records.columnar_batches import Int64s
 
 TIMESTAMP = pa.timestamp("ms", "UTC")
@@ -98,10 +99,10 @@ class _Fields:
         )
 
     def offset(self) -> pa.Array:
-        return pa.array(self.columns.offsets)
+        return numbers_array(self.columns.offsets)
 
     def timestamp(self) -> pa.Array:
-        return pa.array(self.columns.timestamps).view(TIMESTAMP)
+        return numbers_array(self.columns.timestamps).view(TIMESTAMP)
 
     def timestamp_type(self) -> pa.Array:
         return self._of_batch(self.columns.batches.timestamp_types, np.int32)
@@ -119,7 +120,7 @@ class _Fields:
         return self._of_batch(self.columns.batches.positions, np.int64)
 
     def _of_batch(self, values: Int64s, kind: Any) -> pa.Array:
-        return pa.array(values.astype(kind)[self.columns.batch_indexes])
+        return numbers_array(values.astype(kind)[self.columns.batch_indexes])
 
 
 _COLUMNS: dict[str, Callable[[_Fields], Any]] = {
@@ -158,8 +159,7 @@ def _pieces(
 def _gathered(pieces: pa.Array, first: int, lengths: Int64s) -> pa.Array:
     """Return every fourth piece from `first` on, null where the length is negative."""
     which = np.arange(first, len(pieces), 4, dtype=np.int32)
-    is_null = lengths < 0
-    indexes = pa.array(which, mask=is_null) if is_null.any() else pa.array(which)
+    indexes = numbers_array(which, is_null=lengths < 0)
     taken = pieces.take(indexes)
     return taken if taken.type == pa.binary() else taken.cast(pa.binary())
 
