@@ -11,7 +11,6 @@ from enum import Enum
 from typing import NamedTuple
 
 from kctl.broker.controller.context import ControllerContext
-from kctl.lazy_dataclass import dataclass
 from kctl.model import LeaderAndIsr, TopicPartition
 
 
