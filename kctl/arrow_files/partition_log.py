@@ -89,6 +89,11 @@ class PartitionLog:
         segment."""
         return max(self._found_end()[0], self.log_start_offset)
 
+    @property
+    def has_whole_batch_in_last_segment(self) -> bool:
+        """Return whether the last segment, one of Kafka 0.8 or later, ends with a whole batch."""
+        return self._found_end()[1] > 0
+
     def leave_torn_end(self) -> None:
         """Ignore what follows the last whole batch of the last segment: a broker may be writing
         it."""
@@ -105,14 +110,24 @@ class PartitionLog:
                 end += end_of_intact(ViewFile(self.files.map(last.path)[: last.size]))
             elif last.size:
                 entries = self.index_entries(last)
-                start = int(entries[-1, 1]) if len(entries) else 0
-                view = self.files.map(last.path, start)[: last.size]
-                for step in scan_batches(view, start, check_crc=False):
-                    if len(step.batches):
-                        end = max(end, int(step.batches.last_offsets.max()) + 1)
-                        position = max(position, int(step.batches.ends.max()))
+                tail = int(entries[-1, 1]) if len(entries) else 0
+                end, position = self._end_of_batches(last, tail)
+                if tail and not position:
+                    # What the index points to is damaged.
+                    end, position = self._end_of_batches(last, 0)
             self._end = end, position
         return self._end
+
+    def _end_of_batches(self, segment: Segment, start: int) -> tuple[int, int]:
+        """Return the offset and the position after the whole batches from position `start` on;
+        the segment's base offset and 0 if there are none."""
+        end, position = segment.base_offset, 0
+        view = self.files.map(segment.path, start)[: segment.size]
+        for step in scan_batches(view, start, check_crc=False):
+            if len(step.batches):
+                end = max(end, int(step.batches.last_offsets.max()) + 1)
+                position = max(position, int(step.batches.ends.max()))
+        return end, position
 
     def index_entries(self, segment: Segment) -> "np.ndarray[tuple[int, int], np.dtype[np.int64]]":
         """Return the (relative offset, position) pairs of the segment's .index; empty if it is not

@@ -17,7 +17,7 @@ from kctl.export.lake import publish
 from kctl.export.live_plan import LiveSplit
 from kctl.export.manifest import Manifest, ManifestRow, table_schema
 from kctl.export.options import ExportOptions, FieldFormat
-from kctl.export.rows import DamagedRange, SplitReader
+from kctl.export.rows import DamagedRange, SplitReader, unreadable_end
 from kctl.export.splits import EVERYTHING, Split, plan_log
 from kctl.export.values import SAMPLE_VALUES_MAX, infer_json_schema
 from kctl.lazy_dataclass import dataclass
@@ -101,6 +101,8 @@ class Plan:
     out: str
     run: str
     partitions: int = 0
+    # Found while planning, in files that no split reads.
+    damages: list[DamagedRange] = field(default_factory=list)
 
     def task(self) -> Task:
         """Return the value that each worker receives once."""
@@ -149,7 +151,9 @@ def run_plan(
     if on_plan is not None:
         on_plan(plan)
     report = ExportReport(
-        partitions=plan.partitions, earlier_rows=sum(row.rows for row in manifest.rows)
+        partitions=plan.partitions,
+        earlier_rows=sum(row.rows for row in manifest.rows),
+        damages=list(plan.damages),
     )
     for row in runner(plan):
         manifest.commit([row], replaces=plan.options.latest_per_key)
@@ -165,7 +169,9 @@ def plan_export(request: ExportRequest, logs: Sequence[PartitionLog], manifest: 
     """Return the splits that are not committed yet, the largest first."""
     done = manifest.done()
     splits: list[Split] = []
+    damages: list[DamagedRange] = []
     for log in logs:
+        damages += unreadable_end(log, request.options)
         if request.options.latest_per_key and log.segments[0].is_old:
             raise UsageError(
                 f"{log.topic_partition}: messages of Kafka 0.7 have no keys",
@@ -177,7 +183,7 @@ def plan_export(request: ExportRequest, logs: Sequence[PartitionLog], manifest: 
         else:
             splits += plan_log(log, request.options, request.bounds, ranges)
     splits.sort(key=lambda split: (-split.size, split.name))
-    return Plan(splits, request.options, request.out, request.run, len(logs))
+    return Plan(splits, request.options, request.out, request.run, len(logs), damages)
 
 
 def _whole(request: ExportRequest, log: PartitionLog, done: list[tuple[int, int]]) -> list[Split]:

@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa  # type: ignore[import-untyped]
 
 from kctl.arrow_files.files import Files
-from kctl.arrow_files.partition_log import is_old_segment
+from kctl.arrow_files.partition_log import PartitionLog, is_old_segment
 from kctl.errors import CorruptDataError
 from kctl.export.joined_pieces import JoinedPieces, together
 from kctl.export.options import ExportOptions, Isolation
@@ -144,6 +144,20 @@ class SplitReader:
                 str(damaged), hint="--on-damage skip exports all readable records"
             )
         self.damages.append(damaged)
+
+
+def unreadable_end(log: PartitionLog, options: ExportOptions) -> list[DamagedRange]:
+    """Return the damage of a last segment without any readable batch: the log ends before it, so
+    that no split reads it. CorruptDataError if the options ask for it."""
+    last = log.segments[-1]
+    if last.is_old or not last.size or log.has_whole_batch_in_last_segment:
+        return []
+    piece = Piece(log.files.url(last.path), 0, last.size, last.base_offset)
+    nothing = last.base_offset, last.base_offset
+    reader = SplitReader(Split(*log.topic_partition, *nothing, (piece,)), options)
+    for _ in reader.chunks():
+        pass
+    return reader.damages
 
 
 _OLD_RULES = {

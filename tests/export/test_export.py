@@ -2,6 +2,7 @@
 
 import json
 import shutil
+import struct
 
 import pyarrow.csv
 import pyarrow.orc
@@ -187,6 +188,32 @@ def test_damage_is_skipped_and_reported(orders, export, tmp_path):
     (damage,) = report.damages
     assert (damage.path, damage.position, damage.size) == (str(path), size, len(batch_of(110)))
     assert (damage.first_offset, damage.last_offset) == (110, 119)
+
+
+def test_a_last_segment_without_a_readable_batch_is_reported(orders, export, tmp_path):
+    path = orders / f"{300:020d}.log"
+    path.write_bytes(bytes(4096))
+    assert export(orders).damages == []
+    path.write_bytes(b"no batch " * 1000)
+    for _ in range(2):
+        (damage,) = export(orders).damages
+        assert (damage.path, damage.position, damage.size) == (str(path), 0, 9000)
+    with pytest.raises(CorruptDataError) as raised:
+        export(orders, fails_on_damage=True)
+    assert str(path) in str(raised.value)
+    assert [row[2] for row in rows_of(tmp_path / "table")] == list(range(300))
+
+
+def test_records_before_a_damaged_end_of_the_last_segment_are_exported(orders, export, tmp_path):
+    """Also where the last entry of the index points into the damage."""
+    batches = [batch_of(number) for number in range(300, 340, 10)]
+    position = sum(map(len, batches))
+    path = orders / f"{300:020d}.log"
+    path.write_bytes(b"".join(batches) + b"no batch " * 100)
+    path.with_suffix(".index").write_bytes(struct.pack(">ii", 45, position + 9))
+    (damage,) = export(orders).damages
+    assert (damage.path, damage.position) == (str(path), position)
+    assert [row[2] for row in rows_of(tmp_path / "table")] == list(range(340))
 
 
 def test_damage_fails_a_run_that_must_not_skip_it(orders, export):
