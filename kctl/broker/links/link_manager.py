@@ -27,14 +27,9 @@ Kafka 2.7: kafka.server.ReplicaFetcherManager
 import json
 from collections.abc import Coroutine, Mapping, Sequence
 from enum import StrEnum
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from kctl.broker.config.dynamic_configs import DynamicConfigs
-from kctl.broker.links.link_fetcher import BACKOFF_MS
-from kctl.broker.links.link_loop import LinkLoop
-from kctl.broker.links.source_cluster import SourceCluster, SourceLeader
-from kctl.broker.links.takeover import begin_takeover, end_takeover, raise_epoch
-from kctl.broker.links.topic_settings import followed_settings
 from kctl.broker.metadata_cache import MetadataCache
 from kctl.broker.replication.leadership import RoleChange
 from kctl.broker.replication.partition import Partition, Role
@@ -51,6 +46,11 @@ from kctl.runtime.recurring_warnings import RecurringWarnings
 from kctl.runtime.runtime import Runtime
 from kctl.store.cluster_store import ClusterStore
 from kctl.store.znodes import TOPIC_CONFIGS
+
+if TYPE_CHECKING:
+    # Loaded by the first link: few brokers have one, and all of them start.
+    from kctl.broker.links.link_loop import LinkLoop
+    from kctl.broker.links.source_cluster import SourceCluster, SourceLeader
 
 # How often the source's metadata is read without a reason, and the least time between two reads.
 REFRESH_MS = 5_000
@@ -82,8 +82,8 @@ class LinkedPartition:
     # The last records that were removed because the source does not have them: (before, after).
     truncated: tuple[int, int] | None = None
     # Where it is fetched from.
-    loop: LinkLoop | None = None
-    followed: SourceLeader | None = None
+    loop: "LinkLoop | None" = None
+    followed: "SourceLeader | None" = None
     # The leader epoch that a failover began; -1: none yet.
     own_epoch: int = -1
     # A coroutine raises its epoch or prepares it.
@@ -242,6 +242,8 @@ class LinkManager:
         self._drop_idle()
 
     async def _refresh_sources(self) -> None:
+        from kctl.broker.links.source_cluster import SourceCluster
+
         wanted: dict[str, dict[str, None]] = {}
         for tp, linked in self._linked.items():
             if linked.link.state is LinkState.FOLLOWING:
@@ -283,7 +285,7 @@ class LinkManager:
     def _is_followed(self, linked: LinkedPartition) -> bool:
         return linked.loop is not None and linked.partition.topic_partition in linked.loop.fetcher
 
-    def _leader_of(self, linked: LinkedPartition) -> SourceLeader | str:
+    def _leader_of(self, linked: LinkedPartition) -> "SourceLeader | str":
         """Return the source's leader, or why there is none to follow."""
         tp, link = linked.partition.topic_partition, linked.link
         source = self._sources.get(link.source)
@@ -298,7 +300,9 @@ class LinkManager:
         found = view.leaders.get(tp)
         return found if found is not None else "the source's partition has no leader"
 
-    def _follow(self, linked: LinkedPartition, leader: SourceLeader) -> None:
+    def _follow(self, linked: LinkedPartition, leader: "SourceLeader") -> None:
+        from kctl.broker.links.link_loop import LinkLoop
+
         self._leave(linked)
         source = self._sources[linked.link.source]
         key = (source.name, leader.broker_id)
@@ -313,6 +317,8 @@ class LinkManager:
         loop.add(linked.partition, leader.leader_epoch)
 
     def _start(self, linked: LinkedPartition, work: Coroutine[Any, Any, None]) -> None:
+        from kctl.broker.links.link_fetcher import BACKOFF_MS
+
         async def alone() -> None:
             try:
                 await work
@@ -329,9 +335,13 @@ class LinkManager:
         self._runtime.scheduler.spawn(alone(), f"link-{linked.partition.topic_partition}")
 
     async def _raise(self, linked: LinkedPartition, leader_epoch: int) -> None:
+        from kctl.broker.links.takeover import raise_epoch
+
         await raise_epoch(self._runtime, self._store, linked.partition, leader_epoch)
 
     async def _prepare(self, linked: LinkedPartition) -> None:
+        from kctl.broker.links.takeover import begin_takeover, end_takeover
+
         partition = linked.partition
         # Not again when the followers were too slow for the first attempt.
         if linked.own_epoch != partition.leader_epoch:
@@ -366,13 +376,15 @@ class LinkManager:
                     tp.topic, f"Topic {tp.topic} cannot be changed as its source: {error}"
                 )
 
-    async def _add_partitions(self, topic: str, source: SourceCluster) -> None:
+    async def _add_partitions(self, topic: str, source: "SourceCluster") -> None:
         wanted = source.view.partition_counts.get(topic, 0)
         if wanted > (self._metadata.partition_count(topic) or wanted):
             await self._topic_creator.add_partitions(topic, wanted, None)
             self._runtime.trace.info(f"Topic {topic} has {wanted} partitions now, as its source")
 
-    async def _follow_settings(self, topic: str, source: SourceCluster) -> None:
+    async def _follow_settings(self, topic: str, source: "SourceCluster") -> None:
+        from kctl.broker.links.topic_settings import followed_settings
+
         overrides = await source.topic_overrides(topic)
         before = self._dynamic_configs.topic(topic)
         if followed_settings(before, overrides) == dict(before):
