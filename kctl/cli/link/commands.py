@@ -174,7 +174,7 @@ def _link_row(link: "LinkedTopic") -> dict[str, Any]:
 def describe(session: Session, topics: SomeTopics = None) -> int:
     """Show how far the links are, by partition: where the copy and its source end, the lag in
     offsets, and what a partition waits for. Exit with 1 if a partition has stopped, because it
-    would lose or mix records.
+    would lose or mix records, or if a topic is not a link.
 
     \b
     Examples:
@@ -206,7 +206,10 @@ def describe(session: Session, topics: SomeTopics = None) -> int:
             }
         )
     session.output.show(rows, PARTITION_COLUMNS, name="topic")
-    return FAILED if any(it.phase == "stopped" for it in found) else DONE
+    others = sorted({*(topics or ())} - {it.topic for it in found})
+    if others:
+        session.output.say(f"error: Not a link: {', '.join(others)}\nhint: see kctl link list")
+    return FAILED if others or any(it.phase == "stopped" for it in found) else DONE
 
 
 @remote_command(app, "failover", DANGEROUS)
