@@ -8,16 +8,21 @@ of the session, so that no partition starves when responses are full.
 When the cache is full, a session is evicted that has been idle for `EVICTION_MS`, or one that is
 smaller than the new one and old enough; a follower's session has precedence over a consumer's.
 
+Requests and sessions of very many partitions are read in turns. The epoch moves in the first of
+them, so a second request of the same epoch is refused meanwhile, as it is afterwards.
+
 Kafka 2.7: kafka.server.FetchSession, FetchManager; KIP-227.
 """
 
 from collections import OrderedDict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
+from itertools import islice
 from typing import Final
 
 from kctl.lazy_dataclass import dataclass
 from kctl.protocol.error_codes import ErrorCode
 from kctl.protocol.messages.fetch import FetchPartition, FetchRequest
+from kctl.work import Work, nested_parts, parts
 
 INITIAL_EPOCH: Final = 0
 FINAL_EPOCH: Final = -1
@@ -25,8 +30,14 @@ INVALID_SESSION_ID: Final = 0
 # How long a session is protected from eviction after its last use.
 EVICTION_MS: Final = 120_000
 EPOCH_MAX: Final = 2**31 - 1
+# Partitions of one session, which is released in one turn. A request that would add more closes it,
+# and a full request of more opens none.
+SESSION_PARTITIONS_MAX: Final = 50_000
+# Partitions of a request or a session that are read in one turn, about 2 ms.
+PARTITIONS_PER_TURN: Final = 1_000
 
 Key = tuple[str, int]
+Wanted = Sequence[tuple[str, FetchPartition]]
 
 
 @dataclass(slots=True)
@@ -67,22 +78,51 @@ class FetchSession:
     epoch: int
     partitions: dict[Key, CachedPartition]
 
+    def fill(self, wanted: Wanted) -> None:
+        """Add the partitions of the full request that opens the session."""
+        for topic, partition in wanted:
+            self.partitions[topic, partition.partition] = CachedPartition(topic, partition)
+
     def update(self, body: FetchRequest) -> None:
         """Apply the changes of an incremental request."""
         for topic in body.topics:
-            for partition in topic.partitions:
-                cached = self.partitions.get((topic.topic, partition.partition))
-                if cached is None:
-                    cached = CachedPartition(topic.topic, partition)
-                    self.partitions[topic.topic, partition.partition] = cached
-                cached.request = partition
-                if self.is_follower:
-                    # Its log has changed, perhaps without the last response, which it must drop if
-                    # its log or its leader's epoch changed meanwhile. Send everything again.
-                    cached.was_in_error = True
+            self._add(topic.topic, topic.partitions)
         for forgotten in body.forgotten_topics_data:
-            for number in forgotten.partitions:
-                self.partitions.pop((forgotten.topic, number), None)
+            self._forget(forgotten.topic, forgotten.partitions)
+
+    def updating(self, body: FetchRequest) -> Work[None]:
+        """Do the same in turns."""
+        added = nested_parts(((it.topic, it.partitions) for it in body.topics), PARTITIONS_PER_TURN)
+        for part in added:
+            if part is None:
+                yield
+                # It is closed as it is, so the rest is not added.
+                if len(self.partitions) > SESSION_PARTITIONS_MAX:
+                    return
+            else:
+                self._add(*part)
+        forgotten = ((it.topic, it.partitions) for it in body.forgotten_topics_data)
+        for gone in nested_parts(forgotten, PARTITIONS_PER_TURN):
+            if gone is None:
+                yield
+            else:
+                self._forget(*gone)
+
+    def _add(self, topic: str, partitions: Sequence[FetchPartition]) -> None:
+        for partition in partitions:
+            cached = self.partitions.get((topic, partition.partition))
+            if cached is None:
+                cached = CachedPartition(topic, partition)
+                self.partitions[topic, partition.partition] = cached
+            cached.request = partition
+            if self.is_follower:
+                # Its log has changed, perhaps without the last response, which it must drop if its
+                # log or its leader's epoch changed meanwhile. Send everything again.
+                cached.was_in_error = True
+
+    def _forget(self, topic: str, numbers: Sequence[int]) -> None:
+        for number in numbers:
+            self.partitions.pop((topic, number), None)
 
     def move_to_end(self, keys: Iterable[Key]) -> None:
         """Move served partitions after those that were not."""
@@ -121,6 +161,26 @@ def _requested(body: FetchRequest) -> list[tuple[str, FetchPartition]]:
     return [(topic, partition) for (topic, _), partition in wanted.items()]
 
 
+def _requested_in_turns(body: FetchRequest) -> Work[list[tuple[str, FetchPartition]]]:
+    wanted: dict[Key, FetchPartition] = {}
+    topics = ((it.topic, it.partitions) for it in body.topics)
+    for part in nested_parts(topics, PARTITIONS_PER_TURN):
+        if part is None:
+            yield
+        else:
+            wanted.update(((part[0], it.partition), it) for it in part[1])
+    result: list[tuple[str, FetchPartition]] = []
+    remaining = iter(wanted.items())
+    while some := list(islice(remaining, PARTITIONS_PER_TURN)):
+        yield
+        result += [(topic, partition) for (topic, _), partition in some]
+    return result
+
+
+def _is_full(body: FetchRequest, version: int) -> bool:
+    return version < 7 or body.session_epoch in (INITIAL_EPOCH, FINAL_EPOCH)
+
+
 class FetchSessionCache:
     """All sessions of a broker; at most `slots` of them."""
 
@@ -135,30 +195,86 @@ class FetchSessionCache:
         """Return the number of open sessions."""
         return len(self._sessions)
 
+    def is_wide(self, session_id: int) -> bool:
+        """Return whether requests of a session, whatever is in them, are to be read in turns."""
+        session = self._sessions.get(session_id)
+        return session is not None and len(session.partitions) > PARTITIONS_PER_TURN
+
     def open_context(self, body: FetchRequest, version: int, now_ms: int) -> FetchContext:
         """Return the context of a request; close, open or continue a session as it requires."""
-        epoch = body.session_epoch
-        if version < 7 or epoch in (INITIAL_EPOCH, FINAL_EPOCH):
-            if body.session_id != INVALID_SESSION_ID:
-                self._sessions.pop(body.session_id, None)
-            context = FetchContext(_requested(body))
-            if version >= 7 and epoch == INITIAL_EPOCH:
-                context.session = self._maybe_create(body, context, now_ms)
+        if _is_full(body, version):
+            context = self._opened(body, version, _requested(body), now_ms)
+            if context.session is not None:
+                context.session.fill(context.partitions)
             return context
+        context = self._continued(body, now_ms)
+        session = context.session
+        if session is not None:
+            session.update(body)
+            if self._is_kept(session, context):
+                context.partitions = [(it.topic, it.request) for it in session.partitions.values()]
+        return context
+
+    def opening_context(self, body: FetchRequest, version: int, now_ms: int) -> Work[FetchContext]:
+        """Do the same in turns."""
+        if _is_full(body, version):
+            wanted = yield from _requested_in_turns(body)
+            context = self._opened(body, version, wanted, now_ms)
+            if context.session is not None:
+                for some in parts(wanted, PARTITIONS_PER_TURN):
+                    yield
+                    context.session.fill(some)
+            return context
+        context = self._continued(body, now_ms)
+        session = context.session
+        if session is not None:
+            yield from session.updating(body)
+            if self._is_kept(session, context):
+                # A copy, because the session may change between two turns.
+                for part in parts(list(session.partitions.values()), PARTITIONS_PER_TURN):
+                    yield
+                    context.partitions += [(it.topic, it.request) for it in part]
+        return context
+
+    def _opened(
+        self,
+        body: FetchRequest,
+        version: int,
+        wanted: list[tuple[str, FetchPartition]],
+        now_ms: int,
+    ) -> FetchContext:
+        """Return the context of a full request, perhaps with a new session, which is still empty:
+        no client knows its id yet."""
+        if body.session_id != INVALID_SESSION_ID:
+            self._sessions.pop(body.session_id, None)
+        context = FetchContext(wanted)
+        if version >= 7 and body.session_epoch == INITIAL_EPOCH:
+            context.session = self._maybe_create(body, context, now_ms)
+        return context
+
+    def _continued(self, body: FetchRequest, now_ms: int) -> FetchContext:
+        """Return the context of an incremental request, without its partitions; with an error and
+        no session if the session or the epoch is not the expected one."""
         session = self._sessions.get(body.session_id)
         if session is None:
             return FetchContext([], error_code=ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
+        epoch = body.session_epoch
         if session.epoch != epoch:
             return FetchContext([], error_code=ErrorCode.INVALID_FETCH_SESSION_EPOCH)
-        session.update(body)
         session.epoch = epoch + 1 if epoch < EPOCH_MAX else 1
         self._touch(session, now_ms)
-        if not session.partitions:
-            # All partitions were removed: the session has nothing left to cache.
-            del self._sessions[session.session_id]
-            return FetchContext([])
-        wanted = [(cached.topic, cached.request) for cached in session.partitions.values()]
-        return FetchContext(wanted, session, is_incremental=True)
+        return FetchContext([], session, is_incremental=True)
+
+    def _is_kept(self, session: FetchSession, context: FetchContext) -> bool:
+        """Return whether an updated session goes on; remove it from the cache and the context if it
+        has no partitions left, or too many."""
+        if 0 < len(session.partitions) <= SESSION_PARTITIONS_MAX:
+            return True
+        self.discard(session)
+        context.session, context.is_incremental = None, False
+        if session.partitions:
+            context.error_code = ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+        return False
 
     def discard(self, session: FetchSession) -> None:
         """Remove a session that its client does not learn of."""
@@ -172,8 +288,9 @@ class FetchSessionCache:
         self, body: FetchRequest, context: FetchContext, now_ms: int
     ) -> FetchSession | None:
         is_follower = body.replica_id >= 0
-        if not context.partitions or not self._make_room(
-            len(context.partitions), is_follower=is_follower, now_ms=now_ms
+        count = len(context.partitions)
+        if not 0 < count <= SESSION_PARTITIONS_MAX or not self._make_room(
+            count, is_follower=is_follower, now_ms=now_ms
         ):
             return None
         session = FetchSession(
@@ -182,10 +299,7 @@ class FetchSessionCache:
             created_ms=now_ms,
             last_used_ms=now_ms,
             epoch=1,
-            partitions={
-                (topic, partition.partition): CachedPartition(topic, partition)
-                for topic, partition in context.partitions
-            },
+            partitions={},
         )
         self._sessions[session.session_id] = session
         return session

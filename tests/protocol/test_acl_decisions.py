@@ -134,6 +134,48 @@ def test_a_host_of_a_new_entry_is_an_address_or_any():
     assert canonical_host("localhost") is None
 
 
+OTHERS = [("orders", LITERAL, entry(READ, f"User:{number}")) for number in range(20)]
+
+
+@pytest.mark.parametrize("others", [[], OTHERS])
+@pytest.mark.parametrize("principal", ["User:alice", "User:*"])
+@pytest.mark.parametrize("host", [HOST, "*"])
+def test_a_crowded_pattern_decides_as_one_with_few_entries_does(others, principal, host):
+    denied = ("orders", LITERAL, entry(WRITE, principal, host, denies=True))
+    first, second = (("orders", LITERAL, entry(it, principal, host)) for it in (ALL, READ))
+    index = index_of(*others[:10], first, second, denied, *others[10:])
+    # The first entry that allows it is the one that is named.
+    assert verdict(index).binding.entry == first[2]
+    assert verdict(index, WRITE).binding.entry == denied[2]
+    assert verdict(index, host="10.0.0.2").is_allowed is (host == "*")
+    assert verdict(index, principal="User:bob").is_allowed is (principal == "User:*")
+    assert verdict(index, principal="User:*", host="*").is_allowed is (
+        (principal, host) == ("User:*", "*")
+    )
+
+
+class Compared(str):
+    """A principal that counts with how many texts it is compared."""
+
+    __slots__ = ()
+    __hash__ = str.__hash__
+    count = 0
+
+    def __eq__(self, other):
+        Compared.count += 1
+        return str.__eq__(self, other)
+
+
+def test_a_decision_does_not_look_at_all_entries_of_its_pattern():
+    entries = [entry(READ, Compared(f"User:{number}")) for number in range(10_000)]
+    index = AclIndex()
+    index.replace(AclPattern(TOPIC, "*"), entries)
+    Compared.count = 0
+    assert not verdict(index).is_allowed
+    assert verdict(index, principal="User:9999").is_allowed
+    assert Compared.count < 20
+
+
 def test_entries_that_are_removed_no_longer_decide():
     index = AclIndex()
     long, short = (AclPattern(TOPIC, name, PREFIXED) for name in ("orde", "o"))

@@ -41,7 +41,7 @@ from kctl.runtime.watchdog import LoopWatchdog, Noted
 from kctl.testing.kafka_broker import KafkaBroker
 from tests.protocol.instances import Instances
 from tests.protocol.mutations import mutate
-from tests.serve import bad_frames, costly_kinds
+from tests.serve import bad_frames, costly_crowd, costly_kinds
 from tests.serve.costly_sweep import SPOILERS, Sweep, all_sweeps
 from tests.support.filled_requests import array_paths, filled
 from tests.support.raw_requests import produce_request
@@ -151,14 +151,14 @@ class Candidate:
     def run(self, port: int, bytes_max: int) -> None:
         """Send it."""
         if self.kind:
-            crowd = costly_kinds.Crowd(port, bytes_max)
+            crowd = costly_crowd.Crowd(port, bytes_max)
             kind = dict(costly_kinds.all_kinds())[self.kind]
-            costly_kinds.run(kind, crowd, random.Random(self.seed))
+            costly_crowd.run(kind, crowd, random.Random(self.seed))
             self.bytes_sent = crowd.sent
         else:
             data = self.data(bytes_max)
             self.bytes_sent = len(data)
-            login = costly_kinds.STRANGERS_LOGIN if self.is_stranger else costly_kinds.LOGIN
+            login = costly_crowd.STRANGERS_LOGIN if self.is_stranger else costly_crowd.LOGIN
             send(port, data, login, answer_s_of(self.bytes_sent))
 
     def data(self, bytes_max: int) -> bytes:
@@ -397,8 +397,8 @@ def calibrated_ms() -> float:
 def measured_broker() -> Iterator[tuple[KafkaBroker, TurnRecorder]]:
     """A broker with some data, whose loop measures turns in CPU time and reports each."""
     thresholds = gc.get_threshold()
-    users = dict.fromkeys((costly_kinds.USER, costly_kinds.STRANGER), costly_kinds.PASSWORD)
-    with KafkaBroker(users=users, settings=costly_kinds.SETTINGS) as broker:
+    users = dict.fromkeys((costly_crowd.USER, costly_crowd.STRANGER), costly_crowd.PASSWORD)
+    with KafkaBroker(users=users, settings=costly_crowd.SETTINGS) as broker:
         fill(broker)
         recorders: list[TurnRecorder] = []
         # Searches for cycles are kept short as in `kctl serve`.
@@ -435,7 +435,7 @@ def fill(broker: KafkaBroker) -> None:
     for records, topic in ((plain, "log"), (plain, "old"), (zipped, "log"), (zipped, "zipped")):
         for _ in range(10):
             request = bad_frames.asked(produce_request(records, topic=topic), 7)
-            send(broker.port, request, costly_kinds.LOGIN)
+            send(broker.port, request, costly_crowd.LOGIN)
 
 
 def main() -> None:

@@ -8,13 +8,10 @@ topic of 5,000 partitions takes 60 bytes.
 import contextlib
 import random  # noqa: TID251 - only ever seeded
 import select
-import socket
 import time
-from collections.abc import Callable, Iterator
-from typing import Any, Self
+from collections.abc import Iterator
+from typing import Any
 
-from kctl.protocol.api_keys import ApiKey
-from kctl.protocol.codec import decode
 from kctl.protocol.messages import alter_client_quotas as quotas
 from kctl.protocol.messages import alter_user_scram_credentials as scram
 from kctl.protocol.messages.add_partitions_to_txn import (
@@ -66,8 +63,6 @@ from kctl.protocol.messages.offset_commit import (
     OffsetCommitRequestTopic,
 )
 from kctl.protocol.messages.renew_delegation_token import RenewDelegationTokenRequest
-from kctl.protocol.messages.sasl_authenticate import SaslAuthenticateRequest
-from kctl.protocol.messages.sasl_handshake import SaslHandshakeRequest
 from kctl.protocol.messages.stop_replica import (
     StopReplicaPartitionState,
     StopReplicaRequest,
@@ -88,118 +83,19 @@ from kctl.protocol.messages.update_metadata import (
 )
 from kctl.protocol.schema import Message
 from tests.serve import bad_frames
+from tests.serve.costly_crowd import (
+    ANSWER_S,
+    MEMBERS_MAX,
+    STRANGER,
+    TOKENS_MAX,
+    WIDE,
+    WIDEST,
+    Crowd,
+    Kind,
+    Peer,
+    SpentError,
+)
 from tests.support.raw_requests import produce_request
-
-USER, PASSWORD = "admin", "secret"
-# May do nothing.
-STRANGER = "stranger"
-SETTINGS = {
-    "authorizer.class.name": "kafka.security.authorizer.AclAuthorizer",
-    "super.users": f"User:{USER}",
-    "delegation.token.master.key": "master-key",
-    "group.min.session.timeout.ms": "100",
-}
-ANSWER_S = 60
-WIDE = 5_000
-MEMBERS_MAX = 2_000
-TOKENS_MAX = 1_000
-# A topic of this many partitions is the widest that a controller announces at once.
-WIDEST = 20_000
-
-
-class SpentError(Exception):
-    """The client has sent all that it may."""
-
-
-class Peer:
-    """One connection."""
-
-    def __init__(self, crowd: "Crowd", port: int, *, is_stranger: bool = False) -> None:
-        self._crowd = crowd
-        self._version = 0
-        self.socket = socket.create_connection(("127.0.0.1", port), ANSWER_S)
-        if crowd.has_password:
-            self.socket.sendall(STRANGERS_LOGIN if is_stranger else LOGIN)
-            self._frame()
-            self._frame()
-
-    def tell(self, message: Message, version: int) -> None:
-        """Send a request without waiting for its answer."""
-        self._crowd.send(self.socket, bad_frames.asked(message, version))
-
-    def ask(self, message: Message, version: int) -> Any:
-        """Return the answer."""
-        self.tell(message, version)
-        return self.answer(message, version)
-
-    def answer(self, message: Message, version: int) -> Any:
-        """Return the next answer, to a `message` that was sent."""
-        api = message.api
-        assert api is not None
-        tags = 1 if version >= api.flexible_from and api is not ApiKey.API_VERSIONS else 0
-        return decode(api.response_class, version, self._frame(), 4 + tags)
-
-    def _frame(self) -> bytes:
-        size = int.from_bytes(self._bytes(4), "big")
-        return self._bytes(size)
-
-    def _bytes(self, size: int) -> bytes:
-        data = bytearray()
-        while len(data) < size:
-            part = self.socket.recv(size - len(data))
-            if not part:
-                raise ConnectionError
-            data += part
-        return bytes(data)
-
-
-class Crowd:
-    """The connections of one client, and the bytes it may still send."""
-
-    def __init__(self, port: int, bytes_max: int, *, has_password: bool = True) -> None:
-        self.left = bytes_max
-        self.sent = 0
-        self.has_password = has_password
-        self._port = port
-        self._peers: list[Peer] = []
-
-    def peer(self, *, is_stranger: bool = False) -> Peer:
-        """Return a new connection."""
-        peer = Peer(self, self._port, is_stranger=is_stranger)
-        self._peers.append(peer)
-        return peer
-
-    def send(self, to: socket.socket, data: bytes) -> None:
-        """Send `data`; raise SpentError if it is more than what is left."""
-        if len(data) > self.left:
-            raise SpentError
-        self.left -= len(data)
-        self.sent += len(data)
-        to.sendall(data)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        for peer in self._peers:
-            peer.socket.close()
-
-
-def _login(user: str) -> bytes:
-    return bad_frames.asked(SaslHandshakeRequest(mechanism="PLAIN"), 1) + bad_frames.asked(
-        SaslAuthenticateRequest(auth_bytes=f"\0{user}\0{PASSWORD}".encode()), 1
-    )
-
-
-LOGIN, STRANGERS_LOGIN = _login(USER), _login(STRANGER)
-Kind = Callable[[Crowd, random.Random], None]
-
-
-def run(kind: Kind, crowd: Crowd, draw: random.Random) -> None:
-    """Have `kind` do its worst, until it is done or has sent all it may."""
-    with crowd, contextlib.suppress(SpentError, OSError):
-        kind(crowd, draw)
-
 
 # Groups
 
@@ -353,6 +249,30 @@ def parked_fetches(crowd: Crowd, draw: random.Random) -> None:
         producer.ask(message, 7)
 
 
+def wide_fetches(crowd: Crowd, draw: random.Random) -> None:
+    """Sessions of as many partitions as there are bytes for, which short requests continue."""
+    peer = crowd.peer(is_stranger=draw.random() < 0.5)
+    max_wait_ms = draw.choice([0, 100])
+    is_known = draw.random() < 0.5
+    parts = [
+        FetchPartition(partition=number, fetch_offset=0, partition_max_bytes=1_000)
+        for number in range(min(crowd.left // 40, 25_000) if is_known else 1)
+    ]
+    names = ["wide"] if is_known else [f"{n:x}" for n in range(min(crowd.left // 50, 14_000))]
+    topics = [FetchTopic(topic=name, partitions=parts) for name in names]
+    request = FetchRequest(
+        replica_id=-1, max_wait_ms=max_wait_ms, min_bytes=1, max_bytes=1 << 20,
+        session_id=0, session_epoch=0, topics=topics,
+    )  # fmt: skip
+    session_id = peer.ask(request, 11).session_id
+    for epoch in range(1, 4):
+        again = FetchRequest(
+            replica_id=-1, max_wait_ms=max_wait_ms, min_bytes=1, max_bytes=1 << 20,
+            session_id=session_id, session_epoch=epoch, topics=[],
+        )  # fmt: skip
+        peer.ask(again, 11)
+
+
 # Users, quotas and access
 
 
@@ -461,6 +381,36 @@ def judged_names(crowd: Crowd, draw: random.Random) -> None:
     for message, version in (
         (MetadataRequest(topics=list(map(_metadata_topic, names))), 8),
         (DeleteTopicsRequest(topic_names=names, timeout_ms=1_000), 3),
+    ):
+        with contextlib.suppress(SpentError):
+            stranger.ask(message, version)
+
+
+def crowded_rules(crowd: Crowd, draw: random.Random) -> None:
+    """ACLs that all apply to the same names, of which a client without permissions has many judged:
+    very many of one pattern, or patterns of every length."""
+    peer = crowd.peer()
+    creations = []
+    left = crowd.left // 2
+    is_one = draw.random() < 0.5
+    while left > 60 and len(creations) < 4_000:
+        number = len(creations)
+        creations.append(
+            AclCreation(resource_type=2, resource_name="*" if is_one else "n" * (number + 1),
+                        resource_pattern_type=3 if is_one else 4, principal=f"User:{number:x}",
+                        host="*", operation=3, permission_type=3)
+        )  # fmt: skip
+        left -= 30 + len(f"{number:x}") + (1 if is_one else number)
+    peer.ask(CreateAclsRequest(creations=creations), 1)
+    stranger = crowd.peer(is_stranger=True)
+    prefix = "" if is_one else "n" * min(len(creations), 200)
+    names = [f"{prefix}{number:x}" for number in range(crowd.left // 3 // (10 + len(prefix)))]
+    parts = [FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=1_000)]
+    fetched = [FetchTopic(topic=name, partitions=parts) for name in names[: len(names) // 2]]
+    for message, version in (
+        (MetadataRequest(topics=list(map(_metadata_topic, names))), 8),
+        (DeleteTopicsRequest(topic_names=names, timeout_ms=1_000), 3),
+        (FetchRequest(replica_id=-1, max_wait_ms=0, topics=fetched), 10),
     ):
         with contextlib.suppress(SpentError):
             stranger.ask(message, version)
@@ -581,9 +531,9 @@ def broker_orders(crowd: Crowd, draw: random.Random) -> None:
 KINDS: dict[str, Kind] = {
     kind.__name__: kind
     for kind in (
-        many_members, big_metadata, many_groups, wide_topics, parked_fetches, client_quotas,
-        scram_users, acls, delegation_tokens, token_changes, judged_names, many_transactions,
-        wide_transaction,
+        many_members, big_metadata, many_groups, wide_topics, parked_fetches, wide_fetches,
+        client_quotas, scram_users, acls, delegation_tokens, token_changes, judged_names,
+        crowded_rules, many_transactions, wide_transaction,
     )
 }  # fmt: skip
 # These leave a broker behind that serves no other candidate.

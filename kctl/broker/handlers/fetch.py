@@ -22,10 +22,11 @@ leader epoch (KIP-320); v10 zstd (KIP-110); v11 rack (KIP-392); v12 flexible, ta
 Kafka 2.7: kafka.server.KafkaApis.handleFetchRequest, FetchManager.
 """
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from kctl.broker.fetch_session import INVALID_SESSION_ID, FetchContext, Key
 from kctl.broker.replication.replica_manager import (
@@ -35,7 +36,7 @@ from kctl.broker.replication.replica_manager import (
 )
 from kctl.broker.replies import reply_in_turns
 from kctl.broker.request import Request
-from kctl.broker.security.access import UNRESTRICTED
+from kctl.broker.security.access import UNRESTRICTED, Access
 from kctl.broker.services import Services
 from kctl.errors import CorruptDataError, StorageError
 from kctl.protocol.acl import AclOperation, ResourceType
@@ -52,7 +53,8 @@ from kctl.protocol.messages.fetch import (
 )
 from kctl.records.down_convert import DownConversion
 from kctl.runtime.disk import FileSlice
-from kctl.work import ClaimingWork, Work, parts
+from kctl.runtime.turns import in_turns
+from kctl.work import ClaimingWork, Work, at_once, parts
 
 # From this version on consumers know that a follower may serve them (KIP-392).
 FOLLOWER_FETCH_VERSION: Final = 11
@@ -61,6 +63,8 @@ FIRST_VERSION_OF_V2_BATCHES: Final = 4
 FIRST_VERSION_OF_ZSTD: Final = 10
 # Partitions encoded per turn of the loop, about 5 ms.
 PARTITIONS_PER_TURN: Final = 2_000
+# Topics whose access is decided per turn, about 5 ms.
+TOPICS_JUDGED_PER_TURN: Final = 250
 _EMPTY: Final = b""
 # Of a response besides its records, for quotas: once, and per topic and partition.
 RESPONSE_BYTES: Final = 18
@@ -68,21 +72,62 @@ TOPIC_BYTES: Final = 6
 PARTITION_BYTES: Final = 42
 
 
+class _Authorized(NamedTuple):
+    """The partitions of a request: those that its client may read, and results for the others."""
+
+    allowed: Sequence[tuple[str, FetchPartition]]
+    refused: list[FetchResult]
+
+
 def handle_fetch(services: Services, request: Request) -> None:
     """Read, and reply when there is enough data."""
     body: FetchRequest = request.body
-    version = request.api_version
     now_ms = services.runtime.clock.monotonic_ms()
-    context = services.fetch_sessions.open_context(body, version, now_ms)
+    sessions = services.fetch_sessions
+    # What was decoded at once can be read at once.
+    if request.release is not None or sessions.is_wide(body.session_id):
+        opening = _opening(services, request, now_ms)
+        opened = partial(_opened, services, request)
+        in_turns(services.runtime.scheduler, opening, opened, request.fail)
+        return
+    context = sessions.open_context(body, request.api_version, now_ms)
+    if request.access is UNRESTRICTED:
+        _fetch(services, request, context, context.partitions, [])
+    else:
+        _fetch(services, request, context, *at_once(_authorized(request, context.partitions)))
+
+
+def _opening(
+    services: Services, request: Request, now_ms: int
+) -> Work[tuple[FetchContext, _Authorized]]:
+    sessions, version = services.fetch_sessions, request.api_version
+    context = yield from sessions.opening_context(request.body, version, now_ms)
+    yield
+    return context, (yield from _authorized(request, context.partitions))
+
+
+def _opened(services: Services, request: Request, opened: tuple[FetchContext, _Authorized]) -> None:
+    context, authorized = opened
+    _fetch(services, request, context, *authorized)
+
+
+def _fetch(
+    services: Services,
+    request: Request,
+    context: FetchContext,
+    allowed: Sequence[tuple[str, FetchPartition]],
+    refused: list[FetchResult],
+) -> None:
     if context.error_code:
         request.reply(FetchResponse(error_code=context.error_code))
         return
+    body: FetchRequest = request.body
+    version = request.api_version
     params = _params(services, body, version)
     quotas = services.client_quotas
     is_limited = quotas.is_enabled and body.replica_id < 0
     if is_limited:
         params = _within_quota(params, quotas.fetch_bytes_max(request), context)
-    allowed, refused = _authorized(request, context.partitions)
 
     def answer(results: list[FetchResult]) -> None:
         results = [*refused, *results] if refused else results
@@ -108,24 +153,42 @@ def handle_fetch(services: Services, request: Request) -> None:
 
 def _authorized(
     request: Request, partitions: Sequence[tuple[str, FetchPartition]]
-) -> tuple[Sequence[tuple[str, FetchPartition]], list[FetchResult]]:
+) -> Work[_Authorized]:
     """Return the partitions that the client may fetch, and the results of the others."""
     access, body = request.access, request.body
     if access is UNRESTRICTED:
-        return partitions, []
+        return _Authorized(partitions, [])
     if body.replica_id < 0:
-        readable = access.allowed(
-            AclOperation.READ, ResourceType.TOPIC, (it[0] for it in partitions)
-        )
+        readable = yield from _readable(access, partitions)
     elif access.allows_cluster(AclOperation.CLUSTER_ACTION):
-        return partitions, []
+        return _Authorized(partitions, [])
     else:
         readable = set()
     code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
-    refused = [FetchResult(topic, it, code) for topic, it in partitions if topic not in readable]
-    if not refused:
-        return partitions, []
-    return [it for it in partitions if it[0] in readable], refused
+    allowed: list[tuple[str, FetchPartition]] = []
+    refused: list[FetchResult] = []
+    for number, part in enumerate(parts(partitions, PARTITIONS_PER_TURN)):
+        if number:
+            yield
+        refused += [FetchResult(topic, it, code) for topic, it in part if topic not in readable]
+        allowed += [it for it in part if it[0] in readable]
+    return _Authorized(allowed, refused)
+
+
+def _readable(access: Access, partitions: Sequence[tuple[str, FetchPartition]]) -> Work[set[str]]:
+    """Return the topics that the client may read."""
+    counts: Counter[str] = Counter()
+    for number, part in enumerate(parts(partitions, PARTITIONS_PER_TURN)):
+        if number:
+            yield
+        counts.update(topic for topic, _ in part)
+    readable: set[str] = set()
+    for number, (topic, count) in enumerate(counts.items()):
+        if number and number % TOPICS_JUDGED_PER_TURN == 0:
+            yield
+        if access.allows(AclOperation.READ, ResourceType.TOPIC, topic, count=count):
+            readable.add(topic)
+    return readable
 
 
 def _params(services: Services, body: FetchRequest, version: int) -> FetchParams:
@@ -201,12 +264,10 @@ def _response_in_parts(
             yield
         responses.append(_partition_response(services, result, version))
     yield
-    if context.session is not None:
-        responses = _note_session(context, responses)
-        yield
     topics: list[FetchableTopicResponse] = []
     for part in parts(responses, PARTITIONS_PER_TURN):
-        _add_to_topics(topics, part)
+        kept = part if context.session is None else _note_session(context, part)
+        _add_to_topics(topics, kept)
         yield
     return FetchResponse(session_id=context.session_id, responses=topics)
 

@@ -79,6 +79,7 @@ RESPONSE_WEIGHT_MAX = 1_000
 # The arrays of responses that can be large: one, the one in its elements, and so on.
 _RESPONSE_ARRAYS: dict[ApiKey, tuple[str, ...]] = {
     ApiKey.METADATA: ("topics", "partitions"),
+    ApiKey.FETCH: ("responses", "partition_responses"),
     ApiKey.LEADER_AND_ISR: ("partition_errors",),
     ApiKey.STOP_REPLICA: ("partition_errors",),
     ApiKey.JOIN_GROUP: ("members",),

@@ -51,6 +51,7 @@ from kctl.work import Work, parts
 # Looking up an Enum's member is slow.
 _CLIENT: Final = AppendOrigin.CLIENT
 AppendEntry = tuple[str, int, Records]
+Watched = dict[Hashable, tuple[Partition | None, FetchPartition]]
 
 
 class ReplicaManager:
@@ -360,18 +361,15 @@ class ReplicaManager:
         if params.max_wait_ms <= 0 or not partitions or is_enough(params, results):
             on_done(results)
             return
-        mine = self.partitions
-        watched: dict[Hashable, tuple[Partition | None, FetchPartition]] = {
-            (key := (topic, request.partition)): (mine.get(key), request)
-            for topic, request in partitions
-        }
         deadline_ms = self._clock.monotonic_ms() + params.max_wait_ms
+        watched: Watched = {}
         if len(partitions) < READS_PER_TURN:
 
             def read_again() -> None:
                 on_done(self.reader.read(params, partitions))
 
             readable = _sizes(results) if params.min_bytes > 1 else None
+            watched.update(self._to_watch(partitions))
             # Nothing has changed since the read, so no second attempt is needed.
             delayed = DelayedFetch(deadline_ms, params, watched, read_again, readable)
             self._fetches.watch(delayed, watched)
@@ -383,15 +381,30 @@ class ReplicaManager:
 
             delayed = DelayedFetch(deadline_ms, params, watched, read_again)
             self._fetches.watch(delayed, ())
-            in_turns(self._scheduler, self._watching(delayed, list(watched)), _nothing, on_error)
+            watching = self._watching(delayed, watched, partitions)
+            in_turns(self._scheduler, watching, _nothing, on_error)
 
-    def _watching(self, delayed: DelayedFetch, keys: Sequence[Hashable]) -> Work[None]:
+    def _to_watch(self, partitions: Sequence[tuple[str, FetchPartition]]) -> Watched:
+        mine = self.partitions
+        return {
+            (key := (topic, request.partition)): (mine.get(key), request)
+            for topic, request in partitions
+        }
+
+    def _watching(
+        self,
+        delayed: DelayedFetch,
+        watched: Watched,
+        partitions: Sequence[tuple[str, FetchPartition]],
+    ) -> Work[None]:
         """Watch the partitions of a fetch, some in each turn. Each is examined in the turn in which
         it is watched, as it may have changed since it was read."""
-        for number, part in enumerate(parts(keys, READS_PER_TURN)):
+        for number, part in enumerate(parts(partitions, READS_PER_TURN)):
             if number:
                 yield
-            if delayed.is_completed or self._fetches.watch_more(delayed, part):
+            more = self._to_watch(part)
+            watched.update(more)
+            if delayed.is_completed or self._fetches.watch_more(delayed, more):
                 return
 
     def _recording_follower_fetches(

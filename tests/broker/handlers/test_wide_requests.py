@@ -7,6 +7,7 @@ import pytest
 from kctl.broker.authorization import OnCluster, _refusing_users
 from kctl.broker.controller.reassignment_requests import altered, listed, targets_of
 from kctl.broker.error_responses import MIRRORED_PER_TURN, error_response, rejecting
+from kctl.broker.fetch_session import FetchSessionCache
 from kctl.broker.handlers import (
     elections,
     features,
@@ -51,6 +52,7 @@ from kctl.protocol.messages.elect_leaders import (
     ElectLeadersResponse,
     TopicPartitions,
 )
+from kctl.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from kctl.protocol.messages.leader_and_isr import (
     LeaderAndIsrPartitionState,
     LeaderAndIsrRequest,
@@ -303,6 +305,79 @@ def test_many_markers_without_partitions_are_gathered_in_turns():
     turns, _ = turns_of(write_txn_markers._gathering(markers, results, []))
     assert turns >= COUNT // write_txn_markers.GATHERED_PER_TURN
     assert [it.producer_id for it in results] == NUMBERS
+
+
+def fetched(shape, session_id=0, session_epoch=0):
+    topics = [
+        FetchTopic(topic=name, partitions=[FetchPartition(partition=n) for n in numbers])
+        for name, numbers in shape
+    ]
+    return FetchRequest(
+        replica_id=-1, session_id=session_id, session_epoch=session_epoch, topics=topics
+    )
+
+
+class ReadableIfEven:
+    """Allows to read topics with an even number, and notes which it was asked for."""
+
+    def __init__(self):
+        self.seen = []
+
+    def allows(self, _operation, _type, name, *, count):
+        self.seen.append((name, count))
+        return int(name[1:]) % 2 == 0
+
+
+def fetching_world(reads):
+    """A broker whose fetches end in `reads`, as (topic, partition), and return nothing."""
+
+    def fetch(_params, partitions, on_done, _on_error):
+        reads.append([(topic, it.partition) for topic, it in partitions])
+        on_done([])
+
+    return SimpleNamespace(
+        runtime=virtual_runtime(),
+        config=SimpleNamespace(fetch_max_bytes=1_000),
+        client_quotas=SimpleNamespace(is_enabled=False),
+        fetch_sessions=FetchSessionCache(10, lambda _bound: 100),
+        replica_manager=SimpleNamespace(fetch=fetch),
+    )
+
+
+def test_topics_of_a_fetch_are_judged_in_turns():
+    access, reads, answers = ReadableIfEven(), [], []
+    world = fetching_world(reads)
+    shape = [(name, [0, 1]) for name in NAMES]
+    # The first one is large itself, the second continues a large session.
+    for body, release in ((fetched(shape), lambda: None), (fetched([], 101, 1), None)):
+        access.seen.clear()
+        reads.clear()
+        answers.clear()
+        request = request_of(body, answers)
+        request.access, request.release = access, release
+        fetch.handle_fetch(world, request)
+        before = 0
+        while not answers:
+            assert len(access.seen) - before <= fetch.TOPICS_JUDGED_PER_TURN
+            before = len(access.seen)
+            world.runtime.scheduler.turn()
+        assert access.seen == [(name, 2) for name in NAMES]
+        assert reads == [[(name, n) for name in NAMES[::2] for n in (0, 1)]]
+        assert answers[0].session_id == 101
+        refused = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        assert [
+            (it.topic, [(each.partition, each.error_code) for each in it.partition_responses])
+            for it in answers[0].responses
+        ] == [(name, [(0, refused), (1, refused)]) for name in NAMES[1::2]]
+
+
+def test_a_small_fetch_is_read_without_a_turn():
+    reads, answers = [], []
+    request = request_of(fetched([("t2", [0]), ("t3", [0])]), answers)
+    request.access = ReadableIfEven()
+    fetch.handle_fetch(fetching_world(reads), request)
+    assert reads == [[("t2", 0)]]
+    assert [it.topic for it in answers[0].responses] == ["t3"]
 
 
 def test_the_response_to_a_fetch_of_many_topics_is_put_together_in_turns(monkeypatch):

@@ -75,9 +75,9 @@ def test_what_counts_is_the_number_of_structs(extra):
 
 
 # As small as a constant, a broker's tables or what a request of one record brings: responses whose
-# arrays a client cannot fill with many structs, and Produce and Fetch, which are sent as they are.
+# arrays a client cannot fill with many structs, and Produce.
 NEVER_HEAVY = {
-    ApiKey.PRODUCE, ApiKey.FETCH, ApiKey.CONTROLLED_SHUTDOWN, ApiKey.SASL_HANDSHAKE,
+    ApiKey.PRODUCE, ApiKey.CONTROLLED_SHUTDOWN, ApiKey.SASL_HANDSHAKE,
     ApiKey.API_VERSIONS, ApiKey.UPDATE_FEATURES,
 }  # fmt: skip
 
@@ -93,7 +93,7 @@ def test_every_long_array_of_a_response_counts(api):
 
 
 # Arrays that are short, although clients can fill the ones around them.
-SHORT = {"brokers", "synonyms", "entity", "credential_infos"}
+SHORT = {"brokers", "synonyms", "entity", "credential_infos", "aborted_transactions"}
 
 
 def has_structs(api, path):
