@@ -7,6 +7,9 @@ from pathlib import Path
 import pytest
 
 import kctl
+from kctl.cli.app import build_app
+from kctl.cli.declaration.man_pages import man_pages
+from kctl.cli.declaration.spec import commands_of
 from kctl.errors import UsageError, missing_extra
 
 ROOT = Path(__file__).parents[1]
@@ -81,3 +84,11 @@ def test_the_hint_is_a_command():
     error = missing_extra("Avro values need fastavro", "avro")
     assert isinstance(error, UsageError)
     assert error.hint == "pip install 'kctl-kafka[avro]'"
+
+
+def test_the_systemd_unit_says_how_to_install_the_page_that_it_names():
+    unit = (ROOT / "contrib/systemd/kctl.service").read_text()
+    (page, section) = re.findall(r"^Documentation=man:([\w-]+)\((\d)\)$", unit, re.MULTILINE)[0]
+
+    assert f"{page}.{section}" in man_pages(list(commands_of(build_app([], everything=True))))
+    assert f"kctl man --out /usr/local/share/man/man{section}" in unit

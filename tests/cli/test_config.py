@@ -84,3 +84,19 @@ def test_an_unknown_broker_is_an_error_at_once(on, argv):
 
     assert ran.status == 1
     assert ran.err.startswith("error: No broker 77\nhint: known brokers: ")
+
+
+def test_a_setting_without_its_option_is_answered_with_the_option(on):
+    ran = on("config", "alter", "topic", "orders", "flush.ms=5000", "segment.ms=1000")
+
+    assert ran.status == 2
+    assert "hint: -c flush.ms=5000 -c segment.ms=1000" in ran.err
+
+
+@pytest.mark.parametrize("surplus", [("surplus",), ("flush.ms=5000", "surplus")])
+def test_another_surplus_argument_is_answered_with_the_help(on, surplus):
+    ran = on("config", "alter", "topic", "orders", *surplus)
+
+    assert ran.status == 2
+    assert f"Too many arguments: ({' '.join(surplus)})" in ran.err
+    assert "hint: see kctl config alter --help" in ran.err

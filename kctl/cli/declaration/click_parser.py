@@ -16,12 +16,6 @@ from kctl.cli.declaration.spec import (
 )
 from kctl.errors import UsageError
 
-# click's messages and their replacements.
-_MESSAGES = {
-    "Got unexpected extra arguments": "Too many arguments:",
-    "Got unexpected extra argument": "Too many arguments:",
-}
-
 
 class _HelpWanted(Exception):
     """Raised for --help in the place of an option."""
@@ -57,6 +51,24 @@ class _Member(click.Choice):  # type: ignore[type-arg]
     def get_missing_message(self, *_: Any, **__: Any) -> str:
         """Return no more than the name: the choices are in the help."""
         return ""
+
+
+class _Command(click.Command):
+    """A command that reports surplus arguments itself, because click's error does not hold them."""
+
+    allow_extra_args = True
+
+    def __init__(self, spec: CommandSpec, **given: Any) -> None:
+        super().__init__(spec.path[-1], add_help_option=False, **given)
+        self._spec = spec
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Parse the arguments; raise UsageError if some are left."""
+        surplus = super().parse_args(ctx, args)
+        if surplus:
+            message = f"Too many arguments: ({' '.join(surplus)})"
+            raise UsageError(message, hint=_surplus_hint(self._spec, surplus))
+        return surplus
 
 
 def run(app: CommandGroup, arguments: Sequence[str]) -> int | CommandSpec:
@@ -105,7 +117,22 @@ def _command_of(spec: CommandSpec) -> click.Command:
         spec.callback(**_values(spec, given))
 
     parameters = [*map(_parameter_of, spec.parameters), _help_option(spec)]
-    return click.Command(spec.path[-1], params=parameters, callback=call, add_help_option=False)
+    return _Command(spec, params=parameters, callback=call)
+
+
+def _surplus_hint(spec: CommandSpec, surplus: Sequence[str]) -> str:
+    """Return what may have been meant: settings without their option, or the command's help."""
+    takes_settings = any(
+        "--config" in parameter.options and parameter.metavar == "KEY=VALUE"
+        for parameter in spec.parameters
+    )
+    if takes_settings and all("=" in argument for argument in surplus):
+        return " ".join(f"-c {argument}" for argument in surplus)
+    return _help_hint(spec.path)
+
+
+def _help_hint(path: Sequence[str]) -> str:
+    return f"see {' '.join(('kctl', *path))} --help"
 
 
 def _help_option(spec: CommandSpec) -> click.Option:
@@ -152,8 +179,6 @@ def _values(spec: CommandSpec, given: dict[str, Any]) -> dict[str, Any]:
 def _misuse(error: click.ClickException, path: tuple[str, ...]) -> UsageError:
     """Convert click's error about a command line; `path` is the command's, if there is one."""
     message = error.format_message().removesuffix(".")
-    for original, replacement in _MESSAGES.items():
-        message = message.replace(original, replacement)
     context = getattr(error, "ctx", None)
     shown = context.command_path if context and not path else " ".join(("kctl", *path))
     return UsageError(message, hint=f"see {shown} --help")
