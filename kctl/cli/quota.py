@@ -19,6 +19,7 @@ from kctl.cli.top.commands import (
 )
 from kctl.cli.top.screen import View
 from kctl.errors import UsageError
+from kctl.runtime.terminal_text import for_log_line
 
 if TYPE_CHECKING:
     from kctl.admin.client_quotas import QuotaChange, QuotaEntity
@@ -230,7 +231,7 @@ def _nothing_to_ask(_: "QuotaChange") -> None:
 def _show(session: Session, change: "Change[QuotaChange, ApiError | None]", done: str) -> int:
     planned = change.plan
     if not planned.changes:
-        session.output.say(f"{planned.entity} has no such quota.")
+        session.output.say(for_log_line(f"{planned.entity} has no such quota."))
     status = f"would {done}" if session.dry_run else {"remove": "removed"}.get(done, done)
     if change.is_declined:
         return DONE

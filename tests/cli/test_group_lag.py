@@ -55,6 +55,14 @@ def test_the_status_is_1_above_a_limit(on, group):
     assert on("group", "lag", f"{group}-x").status == 1
 
 
+@pytest.mark.parametrize("words", [(), ("--watch", "-o", "ndjson")], ids=["once", "watched"])
+def test_a_limit_for_groups_that_do_not_exist_is_an_error(on, group, words):
+    ran = on("group", "lag", f"{group}-not*", "--fail-above", "2h", *words)
+    assert ran.status == 1
+    assert f"error: No group matches {group}-not*" in ran.err
+    assert on("group", "lag", f"{group}-not*").status == 0
+
+
 def test_lags_are_drawn_as_bars(on, topic, group, monkeypatch):
     drawn = on("group", "lag", group, "--plot").lines[-1]
     monkeypatch.setenv("NO_COLOR", "1")

@@ -49,3 +49,9 @@ def test_quotas_come_and_go(quota):
     assert quota("remove", "--default-client-id", "--yes").status == 0
     assert "no such quota" in quota("remove", "--user", "ann", "--yes").err
     assert listed(quota, "--user", "ann") == {}
+
+
+def test_a_client_id_with_a_line_break_begins_no_line_in_a_message(on):
+    ran = on("quota", "remove", "--client-id", "x\x1b[1m\ny", "-y")
+    assert "has no such quota" in ran.err
+    assert not any(line.startswith("y") for line in ran.err.splitlines())

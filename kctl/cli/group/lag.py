@@ -1,7 +1,7 @@
 """kctl group lag: how far groups are behind, in records, bytes and time, and their trends."""
 
 import re
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
 from kctl.cli.declaration.declarations import Argument, Option
@@ -11,6 +11,7 @@ from kctl.cli.output import OutputFormat, Table
 from kctl.cli.session import Session
 from kctl.cli.units import format_bytes, format_duration, format_instant, parse_duration_ms
 from kctl.errors import UsageError
+from kctl.runtime.terminal_text import for_log_line
 
 if TYPE_CHECKING:
     from kctl.admin.admin_client import AdminClient
@@ -87,7 +88,7 @@ def lag(
         return _show(session, report, columns, plot=plot, is_watched=watch)
 
     def is_above(report: "LagReport") -> bool:
-        return _report_above(session, report, limits)
+        return _report_above(session, report, limits, names or [])
 
     interrupt = Interrupt(session.runtime.scheduler)
     if not watch:
@@ -132,7 +133,13 @@ def _limit(text: str) -> tuple[str, int]:
     return "time_ms", parse_duration_ms(text)
 
 
-def _report_above(session: Session, report: "LagReport", limits: list[tuple[str, int]]) -> bool:
+def _report_above(
+    session: Session, report: "LagReport", limits: list[tuple[str, int]], names: Sequence[str]
+) -> bool:
+    if limits and names and not report.groups:
+        # An alert on a group that does not exist must not look like one without a lag.
+        session.output.say(f"error: No group matches {for_log_line(' '.join(names))}")
+        return True
     is_above = False
     for it in report.groups:
         for key, limit in limits:
@@ -144,7 +151,7 @@ def _report_above(session: Session, report: "LagReport", limits: list[tuple[str,
                     if key == "records"
                     else (format_duration(value), format_duration(limit))
                 )
-                name = it.group.group_id
+                name = for_log_line(it.group.group_id)
                 session.output.say(f"error: {name} is {texts[0]} behind, more than {texts[1]}")
     return is_above
 
