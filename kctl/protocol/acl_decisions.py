@@ -100,7 +100,7 @@ class AclIndex:
 
     def __init__(self) -> None:
         self._rules: dict[AclPattern, _Rules] = {}
-        # The same by type and name: prefixed patterns, and the others.
+        # The same by type and name: prefixed patterns, and literal ones.
         self._prefixed: dict[ResourceType, dict[str, _Rules]] = {it: {} for it in ResourceType}
         self._literal: dict[ResourceType, dict[str, _Rules]] = {it: {} for it in ResourceType}
         # Per type: the number of prefixed patterns with a name of each length.
@@ -115,15 +115,27 @@ class AclIndex:
         before = self.entries(pattern)
         if now == before:
             return False
-        is_prefixed = pattern.pattern_type is PatternType.PREFIXED
-        if is_prefixed and bool(now) != bool(before):
-            self._count_prefix(pattern, 1 if now else -1)
-        by_name = (self._prefixed if is_prefixed else self._literal)[pattern.resource_type]
+        by_name = self._names_of(pattern)
         if now:
-            self._rules[pattern] = by_name[pattern.name] = _Rules(pattern, now)
+            self._rules[pattern] = rules = _Rules(pattern, now)
+            if by_name is not None:
+                by_name[pattern.name] = rules
         else:
-            del self._rules[pattern], by_name[pattern.name]
+            del self._rules[pattern]
+            if by_name is not None:
+                del by_name[pattern.name]
+        if pattern.pattern_type is PatternType.PREFIXED and bool(now) != bool(before):
+            self._count_prefix(pattern, 1 if now else -1)
         return True
+
+    def _names_of(self, pattern: AclPattern) -> dict[str, _Rules] | None:
+        """Return where decisions look for the pattern; None for a type that never applies, such as
+        one of a later release."""
+        if pattern.pattern_type is PatternType.PREFIXED:
+            return self._prefixed[pattern.resource_type]
+        if pattern.pattern_type is PatternType.LITERAL:
+            return self._literal[pattern.resource_type]
+        return None
 
     def _count_prefix(self, pattern: AclPattern, change: int) -> None:
         lengths = self._prefix_lengths[pattern.resource_type]

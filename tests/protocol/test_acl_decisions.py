@@ -65,6 +65,16 @@ def test_patterns_that_do_not_apply(name, kind):
     assert (found.is_allowed, found.reason) == (False, Reason.NO_ACLS)
 
 
+@pytest.mark.parametrize("kinds", [(LITERAL, 97), (97, LITERAL)])
+def test_a_pattern_of_a_later_type_does_not_apply_nor_replace_one_that_does(kinds):
+    given = {LITERAL: entry(READ, denies=True), 97: entry(READ)}
+    index = index_of(*(("orders", kind, given[kind]) for kind in kinds))
+    assert verdict(index).reason is Reason.DENIED
+    index.replace(AclPattern(TOPIC, "orders", 97), ())
+    assert verdict(index).reason is Reason.DENIED
+    assert not verdict(index_of(("orders", 97, entry(READ)))).is_allowed
+
+
 def test_a_denial_wins_wherever_it_is():
     for name, kind in (("orders", LITERAL), ("*", LITERAL), ("o", PREFIXED)):
         index = index_of(
