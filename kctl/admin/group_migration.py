@@ -254,7 +254,7 @@ class GroupMigration:
     async def _select(self, names: "Sequence[str]", to: OffsetStore) -> list[str]:
         if to is OffsetStore.ZOOKEEPER:
             return await select_groups(self.admin, names, must_be_complete=True)
-        return await self._groups.select(names)
+        return await self._groups.select(names, must_match=True)
 
     async def _without_offsets(self, name: str, to: OffsetStore) -> KctlError:
         if to is OffsetStore.KAFKA:

@@ -150,9 +150,12 @@ class ZooKeeperCluster:
         )
 
     async def plan_deletion(self, names: Sequence[str]) -> ZooKeeperDeletion:
-        """Return the groups that names and globs select, without those that have live members."""
+        """Return the groups that names and globs select, without those that have live members.
+
+        Raise NotFoundError if nothing is selected.
+        """
         plan = ZooKeeperDeletion()
-        wanted = await self.groups.select(names)
+        wanted = await self.groups.select(names, must_match=True)
         groups = await self.groups.read(wanted)
         for name in wanted:
             group = groups.get(name)
@@ -198,10 +201,11 @@ class ZooKeeperCluster:
     ) -> dict[str, dict[ConsumedPartition, int]]:
         """Return the offsets, in `scope`, of the groups that names and globs select.
 
-        Raise NotFoundError for a name without a group, CorruptDataError for an offset that is no
-        number.
+        Raise NotFoundError for a name or globs without a group, CorruptDataError for an offset
+        that is no number.
         """
-        groups = await self.groups.read(await self.groups.select(names))
+        wanted = await self.groups.select(names, must_match=True)
+        groups = await self.groups.read(wanted)
         for name in names:
             if name not in groups and not is_pattern(name):
                 raise not_found("group", name, await self.groups.all_ids())

@@ -18,7 +18,7 @@ from functools import partial
 from typing import TypeVar
 
 from kctl.admin.selection import is_pattern, matching
-from kctl.errors import CorruptDataError, KctlError, UsageError
+from kctl.errors import CorruptDataError, KctlError, UsageError, not_found
 from kctl.lazy_dataclass import dataclass
 from kctl.store import znodes
 from kctl.store.broker07_znodes import (
@@ -119,14 +119,20 @@ class ZooKeeperGroups:
     def __init__(self, client: ZnodeClient) -> None:
         self._client = client
 
-    async def select(self, names: Sequence[str]) -> list[str]:
-        """Return the ids that names and globs select, or all; a name whether it exists or not."""
+    async def select(self, names: Sequence[str], *, must_match: bool = False) -> list[str]:
+        """Return the ids that names and globs select, or all; a name whether it exists or not.
+
+        With `must_match`, raise NotFoundError if there are globs and nothing is selected.
+        """
         exact = [name for name in names if not is_pattern(name)]
         if names and len(exact) == len(names):
             return list(dict.fromkeys(exact))
         known = await self._client.children(znodes.CONSUMERS)
         globs = [name for name in names if is_pattern(name)]
-        return list(dict.fromkeys([*exact, *matching(known, globs)]))
+        selected = list(dict.fromkeys([*exact, *matching(known, globs)]))
+        if must_match and globs and not selected:
+            raise not_found("group", globs[0], sorted(known))
+        return selected
 
     async def all_ids(self) -> list[str]:
         """Return the ids of all groups, sorted."""

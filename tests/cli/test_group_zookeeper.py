@@ -121,6 +121,15 @@ def test_an_unknown_group_is_an_error(on, group):
     assert on("group", "migrate", group + "x", "--to", "kafka", "-y").status == 1
 
 
+@pytest.mark.parametrize(
+    "command", [["export-offsets"], ["delete", "-y"], ["migrate", "--to", "kafka", "-y"]]
+)
+def test_a_glob_that_matches_no_group_is_an_error(on, group, command):
+    name, *options = command
+    ran = on("group", name, group + "x*", *options)
+    assert (ran.status, f"No group {group}x*" in ran.err) == (1, True)
+
+
 def test_every_partition_must_have_an_owner_that_is_registered(on, store, group, topic):
     register(store, group, "c1", topic, [0, 1])
     ran = on("group", "rebalance-check", group, "-o", "json")
