@@ -50,6 +50,12 @@ class FailingStore(EmbeddedStore):
     def multi(self, operations):
         return self._down(operations[0].path) if self.is_down else super().multi(operations)
 
+    def get_each(self, paths, watch=None):
+        return self._down("znodes") if self.is_down else super().get_each(paths, watch)
+
+    def write_each(self, operations, fence=None):
+        return self._down("znodes") if self.is_down else super().write_each(operations, fence)
+
     def _down(self, path):
         failed = self._scheduler.future()
         failed.set_error(AuthFailedError(path))
