@@ -30,39 +30,42 @@ _OPTIONS: dict[str, dict[str, Any]] = {
 # Stands for a value that the constructor makes.
 _NEW = object()
 
-if not TYPE_CHECKING:
 
-    def dataclass(
-        cls: type | None = None,
-        /,
-        *,
-        init: bool = True,
-        repr: bool = True,  # noqa: A002 - as in the standard library
-        eq: bool = True,
-        frozen: bool = False,
-        slots: bool = False,
-        kw_only: bool = False,
-    ) -> type | Callable[[type], type]:
-        """Decorate `cls`, or return the decorator; see `dataclasses.dataclass`."""
-        wanted = {"__init__": init, "__repr__": repr, "__eq__": eq}
+def _dataclass(
+    cls: type | None = None,
+    /,
+    *,
+    init: bool = True,
+    repr: bool = True,  # noqa: A002 - as in the standard library
+    eq: bool = True,
+    frozen: bool = False,
+    slots: bool = False,
+    kw_only: bool = False,
+) -> type | Callable[[type], type]:
+    """Decorate `cls`, or return the decorator; see `dataclasses.dataclass`."""
+    wanted = {"__init__": init, "__repr__": repr, "__eq__": eq}
 
-        def decorate(cls: Any) -> type:
-            own = cls.__dict__
-            names = [it for it, is_wanted in wanted.items() if is_wanted and it not in own]
-            # Python gives a class that defines __eq__ None for __hash__.
-            if eq and own.get("__hash__") is None:
-                if frozen:
-                    names.append("__hash__")
-                else:
-                    cls.__hash__ = None
-            for name in names:
-                setattr(cls, name, _compiled_later(cls, name, is_frozen=frozen))
+    def decorate(cls: Any) -> type:
+        own = cls.__dict__
+        names = [it for it, is_wanted in wanted.items() if is_wanted and it not in own]
+        # Python gives a class that defines __eq__ None for __hash__.
+        if eq and own.get("__hash__") is None:
             if frozen:
-                _freeze(cls, is_slotted=slots)
-            # With slots this returns another class, which has what was set here.
-            return dataclasses.dataclass(slots=slots, kw_only=kw_only, **_NONE)(cls)
+                names.append("__hash__")
+            else:
+                cls.__hash__ = None
+        for name in names:
+            setattr(cls, name, _compiled_later(cls, name, is_frozen=frozen))
+        if frozen:
+            _freeze(cls, is_slotted=slots)
+        # With slots this returns another class, which has what was set here.
+        return dataclasses.dataclass(slots=slots, kw_only=kw_only, **_NONE)(cls)
 
-        return decorate if cls is None else decorate(cls)
+    return decorate if cls is None else decorate(cls)
+
+
+if not TYPE_CHECKING:
+    dataclass = _dataclass
 
 
 def _compiled_later(cls: type, name: str, *, is_frozen: bool) -> Callable[..., Any]:
