@@ -99,7 +99,7 @@ def kctl_broker(tmp_path_factory):
 
 @pytest.fixture
 def world(kctl, kctl_broker, monkeypatch, tmp_path):
-    """What the examples name: topics, a group, a transactional id, files."""
+    """What the examples name: topics, groups, a transactional id, files."""
     monkeypatch.chdir(tmp_path)
 
     def on(*words):
@@ -120,7 +120,8 @@ def world(kctl, kctl_broker, monkeypatch, tmp_path):
             assert on("user", "create", user, *words).status == 0
     for partition in range(4):
         assert on("produce", "orders", "-p", partition, "-f", "records").status == 0
-    assert on("consume", "orders", "-g", "billing", "--from-beginning", "-m", 5).status == 0
+    for group in ("billing", "prod-billing"):
+        assert on("consume", "orders", "-g", group, "--from-beginning", "-m", 5).status == 0
     assert on("produce", "orders", "x", "--transactional-id", "nightly-import").status == 0
     data = tmp_path / "data" / "orders-0"
     data.mkdir(parents=True)
