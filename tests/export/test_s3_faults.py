@@ -18,6 +18,8 @@ from tests.support.moto_server import CREDENTIALS, running_moto
 pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore")]
 SEED = int(os.environ.get("KCTL_TEST_SEED", "1"))
 ROOT = Path(__file__).parents[2]
+# A run that hangs fails its test; on a busy machine, Spark alone starts for a minute.
+PATIENCE_S = 300
 FORMATS = ("parquet", "delta", "iceberg")
 LIBRARIES = {"parquet": "pyarrow", "delta": "deltalake", "iceberg": "pyiceberg"}
 ROWS = [(partition, offset) for partition in range(2) for offset in range(200)]
@@ -50,7 +52,7 @@ class Store:
         return subprocess.run(
             [sys.executable, "-m", "kctl", "export", str(self.place / "logs"), "-f", table_format,
              "--out", "s3://bucket/table", *more],
-            env=environment, capture_output=True, text=True, check=False,
+            env=environment, capture_output=True, text=True, check=False, timeout=PATIENCE_S,
         )  # fmt: skip
 
     def names(self):

@@ -2,17 +2,26 @@
 
 For work that is pure computation: one interpreter runs on one core. Items and results are pickled.
 A single item, or a single process, runs in this process.
+
+Each worker has a pipe of its own, over which it receives an item and sends the result, and a
+counter that only it changes. Workers share no queue and no lock, so one of them can be killed at
+any moment without another process waiting for what it held.
 """
 
 import multiprocessing
 import os
 import signal
 import threading
+import time
+import traceback
 from collections.abc import Callable, Iterator, Sequence
-from multiprocessing.connection import wait
-from multiprocessing.pool import Pool
-from multiprocessing.sharedctypes import Synchronized
-from typing import Any, TypeVar
+from contextlib import suppress
+from multiprocessing.connection import Connection, wait
+from multiprocessing.context import BaseContext
+from multiprocessing.process import BaseProcess
+from typing import Any, TypeVar, cast
+
+from kctl.errors import KctlError
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -21,10 +30,7 @@ Work = Callable[[Item, Callable[[int], object]], Result]
 
 _POLL_SECONDS = 0.1
 # How long workers may take to finish their items after an error before they are killed.
-_FINISH_SECONDS_MAX = 5
-
-# In a worker: its work, the counter shared by all, and whether the rest is given up.
-_worker: "tuple[Work[Any, Any], Synchronized[int], Synchronized[int]] | None" = None
+_FINISH_SECONDS_MAX = 2.0
 
 
 def core_count() -> int:
@@ -38,42 +44,118 @@ def map_in_processes(
     processes: int,
     on_progress: Callable[[int], object],
 ) -> Iterator[Result]:
-    """Yield the results as they arrive; `on_progress` gets the total progress."""
+    """Yield the results as they arrive; `on_progress` gets the total progress.
+
+    Raises what the work raises, and KctlError if a worker is killed; no item is begun after that.
+    """
     if min(processes, len(items)) <= 1:
         yield from _map_here(work, items, on_progress)
         return
     method = "fork" if "fork" in multiprocessing.get_all_start_methods() else "spawn"
     context = multiprocessing.get_context(method)
-    done: Synchronized[int] = context.Value("q", 0)
-    is_over: Synchronized[int] = context.Value("b", 0)
-    with context.Pool(min(processes, len(items)), _set_up, (work, done, is_over)) as pool:
-        try:
-            results = pool.imap_unordered(_run, items)
-            left = len(items)
-            while left:
-                try:
-                    result = results.next(timeout=_POLL_SECONDS)
-                except multiprocessing.TimeoutError:
-                    on_progress(done.value)
-                    continue
-                left -= 1
-                on_progress(done.value)
+    workers: dict[Connection, _Worker] = {}
+    left = iter(items)
+    try:
+        for _ in range(min(processes, len(items))):
+            worker = _Worker(context, work)
+            workers[worker.connection] = worker
+            worker.send(next(left))
+        waiting = len(items)
+        while waiting:
+            ready = wait(list(workers), _POLL_SECONDS)
+            on_progress(sum(it.done for it in workers.values()))
+            for connection in ready:
+                worker = workers[cast("Connection", connection)]
+                result = worker.receive()
+                waiting -= 1
+                for item in left:
+                    worker.send(item)
+                    break
+                on_progress(sum(it.done for it in workers.values()))
                 yield result
-        finally:
-            is_over.value = 1
-            _let_finish(pool)
+    finally:
+        _end(list(workers.values()))
 
 
-def _let_finish(pool: Pool) -> None:
-    """Wait until the workers have ended by themselves.
+class _Worker:
+    """A process that works on one item at a time."""
 
-    A worker that is killed while it sends a result keeps the lock of the queue, and the pool waits
-    for that lock forever: leaving the pool kills only workers that take too long.
+    def __init__(self, context: BaseContext, work: Work[Any, Any]) -> None:
+        self.connection, theirs = context.Pipe()
+        # Without a lock: the worker adds to it, this process reads it.
+        self._done: Any = context.RawValue("q", 0)
+        # Daemonic: it is killed if this process exits by an exception in between.
+        self.process: BaseProcess = context.Process(  # type: ignore[attr-defined]
+            target=_work_on_items, args=(theirs, work, self._done), daemon=True
+        )
+        self.process.start()
+        # Processes that are started later do not inherit it, so its end is that of the worker.
+        theirs.close()
+
+    @property
+    def done(self) -> int:
+        """Return the progress of all its items."""
+        done: int = self._done.value
+        return done
+
+    def send(self, item: Any) -> None:
+        """Give the worker its next item."""
+        # That a worker is gone shows when its result is received.
+        with suppress(BrokenPipeError):
+            self.connection.send((item,))
+
+    def receive(self) -> Any:
+        """Return the result of its item; raise what the work raised."""
+        try:
+            result, error, trace = self.connection.recv()
+        except (EOFError, OSError):
+            self.process.join()
+            raise KctlError(
+                f"A worker process ended by itself ({_ended(self.process.exitcode)})",
+                hint="SIGKILL often means that memory ran out; fewer --jobs need less",
+            ) from None
+        if error is not None:
+            raise error from _RemoteError(trace)
+        return result
+
+    def stop(self) -> None:
+        """Make the worker exit after its item."""
+        with suppress(OSError):
+            self.connection.send(())
+
+
+class _RemoteError(Exception):
+    """Where an error was raised in a worker; the cause of that error."""
+
+    def __str__(self) -> str:
+        return f"\n{self.args[0]}"
+
+
+def _ended(status: int | None) -> str:
+    if status is None or status >= 0:
+        return f"exit status {status}"
+    return signal.Signals(-status).name
+
+
+def _end(workers: Sequence[_Worker]) -> None:
+    """Let the workers finish their items for a while, then kill them.
+
+    What an item has written completely is used by the next run of an export.
     """
-    pool.close()
-    joining = threading.Thread(target=pool.join, daemon=True)
-    joining.start()
-    joining.join(_FINISH_SECONDS_MAX)
+    for worker in workers:
+        worker.stop()
+    open_ends = [it.connection for it in workers]
+    deadline = time.monotonic() + _FINISH_SECONDS_MAX
+    while open_ends and (left := deadline - time.monotonic()) > 0:
+        for connection in cast("list[Connection]", wait(open_ends, left)):
+            try:
+                connection.recv_bytes()
+            except (EOFError, OSError):
+                open_ends.remove(connection)
+    for worker in workers:
+        worker.process.kill()
+        worker.process.join()
+        worker.connection.close()
 
 
 def _map_here(
@@ -90,30 +172,42 @@ def _map_here(
         yield work(item, progress)
 
 
-def _set_up(work: Work[Any, Any], done: "Synchronized[int]", is_over: "Synchronized[int]") -> None:
-    global _worker  # noqa: PLW0603 - a worker process does only this
-    _worker = work, done, is_over
+def _work_on_items(connection: Connection, work: Work[Any, Any], done: Any) -> None:
+    """Work on items until a message has none; the worker's whole life."""
     # Ctrl-C reaches all processes: the parent ends its workers.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     threading.Thread(target=_end_with_parent, daemon=True).start()
 
+    def progress(more: int) -> None:
+        done.value += more
+
+    with suppress(EOFError, OSError):
+        while message := connection.recv():
+            _answer(connection, *_result(work, message[0], progress))
+
+
+def _result(
+    work: Work[Any, Any], item: Any, progress: Callable[[int], object]
+) -> tuple[Any, Exception | None, str]:
+    try:
+        return work(item, progress), None, ""
+    except Exception as error:  # noqa: BLE001 the parent raises it
+        return None, error, traceback.format_exc()
+
+
+def _answer(connection: Connection, result: Any, error: Exception | None, trace: str) -> None:
+    try:
+        connection.send((result, error, trace))
+    except OSError:
+        raise
+    except Exception:  # noqa: BLE001 whatever cannot be pickled
+        what = f"{error!r}" if error is not None else f"{type(result).__name__}"
+        connection.send((None, RuntimeError(f"cannot be sent: {what}"), trace))
+
 
 def _end_with_parent() -> None:
-    """Exit when the parent is killed: a worker of a pool would wait for work forever."""
+    """Exit when the parent is killed: a worker would wait for an item forever."""
     parent = multiprocessing.parent_process()
     if parent is not None:
         wait([parent.sentinel])
         os._exit(1)
-
-
-def _run(item: Any) -> Any:
-    assert _worker is not None
-    work, done, is_over = _worker
-    if is_over.value:
-        return None
-
-    def progress(more: int) -> None:
-        with done.get_lock():
-            done.value += more
-
-    return work(item, progress)

@@ -1,5 +1,8 @@
 """Work in several processes, of which none outlives the one that started them."""
 
+import multiprocessing
+import os
+import signal
 import subprocess
 import sys
 import time
@@ -7,6 +10,7 @@ from functools import partial
 
 import pytest
 
+from kctl.errors import KctlError
 from kctl.runtime.real.processes import map_in_processes
 
 PATIENCE_S = 60
@@ -48,11 +52,67 @@ def failing_or_slow(directory, item, _progress):
     raise OSError("no item")
 
 
-def test_after_an_error_no_worker_is_killed_while_it_may_send_a_result(tmp_path):
-    """The pool would wait forever for the lock of a queue that such a worker holds."""
+def test_after_an_error_workers_may_finish_their_items(tmp_path):
     with pytest.raises(OSError, match="no item"):
         list(map_in_processes(partial(failing_or_slow, tmp_path), [0, 1], 2, lambda _done: None))
     assert (tmp_path / "finished").exists()
+
+
+def failing_or_endless(directory, item, _progress):
+    """Item 0 fails once item 1 has begun, which takes longer than any patience."""
+    if item:
+        (directory / "begun").write_text(str(os.getpid()))
+        time.sleep(10 * PATIENCE_S)
+    while not (directory / "begun").exists():
+        time.sleep(0.01)
+    raise OSError("no item")
+
+
+def test_an_item_without_end_does_not_hold_up_an_error(tmp_path):
+    with pytest.raises(OSError, match="no item"):
+        list(map_in_processes(partial(failing_or_endless, tmp_path), [0, 1], 2, lambda _: None))
+    with pytest.raises(ProcessLookupError):
+        os.kill(int((tmp_path / "begun").read_text()), 0)
+
+
+def failing_or_large(item, _progress):
+    """Item 0 fails; the results of the others are larger than a pipe."""
+    if item:
+        return b"x" * 8_000_000
+    raise OSError("no item")
+
+
+def test_results_that_nothing_reads_do_not_hold_up_an_error():
+    for _ in range(5):
+        with pytest.raises(OSError, match="no item"):
+            list(map_in_processes(failing_or_large, [1, 2, 3, 0, 4, 5], 3, lambda _done: None))
+
+
+def killed(item, _progress):
+    if item == 2:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return item
+
+
+def test_a_worker_that_is_killed_is_an_error():
+    with pytest.raises(KctlError, match="SIGKILL"):
+        list(map_in_processes(killed, [1, 2, 3, 4], 2, lambda _done: None))
+
+
+def unpicklable(_item, _progress):
+    return lambda: None
+
+
+def test_a_result_that_cannot_be_sent_is_an_error():
+    with pytest.raises(RuntimeError, match="cannot be sent: function"):
+        list(map_in_processes(unpicklable, [1, 2], 2, lambda _done: None))
+
+
+def test_a_caller_that_stops_early_leaves_no_worker():
+    found = map_in_processes(squared, list(range(100)), 2, lambda _done: None)
+    next(found)
+    found.close()
+    assert multiprocessing.active_children() == []
 
 
 def test_workers_end_when_their_parent_is_killed():
