@@ -301,6 +301,10 @@ class GroupWorld:
         self.scheduler.settle()
         return answer
 
+    def end_transaction(self, producer_id, partition=0, *, is_commit):
+        """The marker of the transaction is committed in this partition."""
+        at_once(self.service.ending_transaction(producer_id, partition, is_commit=is_commit))
+
     def committed(self, *partitions, group_id="g", stable=False):
         """{(topic, partition): offset} of all, or of these."""
         asked = [TopicPartition(*tp) for tp in partitions] or None

@@ -124,15 +124,13 @@ class GroupCoordinatorService:
             yield from host.steps(begin(host))
             yield
 
-    def on_transaction_ended(
-        self, producer_id: int, partitions: Sequence[int], *, is_commit: bool
-    ) -> None:
-        """Apply the end of a transaction whose markers in these partitions of __consumer_offsets
-        are committed."""
-        for partition in partitions:
-            host = self.hosts.get(partition)
-            if host is not None and host.state is HostState.ACTIVE:
-                host.shard.commits.end_transaction(producer_id, is_commit=is_commit)
+    def ending_transaction(self, producer_id: int, partition: int, *, is_commit: bool) -> Work[int]:
+        """Apply the end of a transaction whose marker in this partition of __consumer_offsets is
+        committed, in turns if it has many offsets; return the units of work."""
+        host = self.hosts.get(partition)
+        if host is None or host.state is not HostState.ACTIVE:
+            return 0
+        return (yield from host.shard.commits.ending_transaction(producer_id, is_commit=is_commit))
 
     # Shards
 

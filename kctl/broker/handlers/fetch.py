@@ -54,7 +54,7 @@ from kctl.protocol.messages.fetch import (
 from kctl.records.down_convert import DownConversion
 from kctl.runtime.disk import FileSlice
 from kctl.runtime.turns import in_turns
-from kctl.work import ClaimingWork, Work, at_once, parts
+from kctl.work import ClaimingWork, Work, parts
 
 # From this version on consumers know that a follower may serve them (KIP-392).
 FOLLOWER_FETCH_VERSION: Final = 11
@@ -93,8 +93,14 @@ def handle_fetch(services: Services, request: Request) -> None:
     context = sessions.open_context(body, request.api_version, now_ms)
     if request.access is UNRESTRICTED:
         _fetch(services, request, context, context.partitions, [])
-    else:
-        _fetch(services, request, context, *at_once(_authorized(request, context.partitions)))
+        return
+    judging = _authorized(request, context.partitions)
+    in_turns(
+        services.runtime.scheduler,
+        judging,
+        lambda judged: _fetch(services, request, context, *judged),
+        request.fail,
+    )
 
 
 def _opening(

@@ -6,7 +6,7 @@ Behaviour:
 - A partition of a topic in a format before 0.11 is UNSUPPORTED_FOR_MESSAGE_FORMAT: it holds no
   transactions. So is a partition that follows another cluster: its markers come from there.
 - When markers are committed in partitions of __consumer_offsets, the group coordinator is
-  notified: it applies or discards the transaction's offsets.
+  notified: it applies or discards the transaction's offsets, before the response.
 
 Versions: 0.
 
@@ -38,6 +38,8 @@ from kctl.work import Work, parts
 MARKERS_PER_TURN = 20
 # Markers prepared per turn, before the first is appended.
 GATHERED_PER_TURN = 1_000
+# Markers and offsets that the group coordinator applies per turn, within 5 ms.
+GROUP_UNITS_PER_TURN = 2_000
 _UNSUPPORTED_FORMAT = int(ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT)
 
 
@@ -64,8 +66,12 @@ def handle_write_txn_markers(services: Services, request: Request) -> None:
         of_groups.extend(it for it in part if it.topic == GROUP_METADATA_TOPIC)
         left -= 1
         if not left:
-            _notify_group_coordinator(services, of_groups)
-            request.reply(WriteTxnMarkersResponse(markers=results))
+            in_turns(
+                services.runtime.scheduler,
+                _ending_for_groups(services, of_groups),
+                lambda _: request.reply(WriteTxnMarkersResponse(markers=results)),
+                request.fail,
+            )
 
     def work() -> Work[None]:
         nonlocal left
@@ -146,16 +152,19 @@ def _append(
     )
 
 
-def _notify_group_coordinator(services: Services, appended: Sequence[_Waiting]) -> None:
-    ended: dict[tuple[int, bool], list[int]] = {}
+def _ending_for_groups(services: Services, appended: Sequence[_Waiting]) -> Work[None]:
+    """Have the group coordinator apply what ended, with a `yield` after about
+    GROUP_UNITS_PER_TURN offsets and markers."""
+    units = 0
     for marker, _, result in appended:
+        if units >= GROUP_UNITS_PER_TURN:
+            units = 0
+            yield
+        units += 1
         if not result.error_code:
-            key = (marker.producer_id, marker.transaction_result)
-            ended.setdefault(key, []).append(result.partition_index)
-    for (producer_id, is_commit), partitions in ended.items():
-        services.group_coordinator.on_transaction_ended(
-            producer_id, partitions, is_commit=is_commit
-        )
+            units += yield from services.group_coordinator.ending_transaction(
+                marker.producer_id, result.partition_index, is_commit=marker.transaction_result
+            )
 
 
 def _is_old_format(services: Services, topic: str, number: int) -> bool:

@@ -191,7 +191,7 @@ def test_offsets_of_deleted_topics_are_forgotten(world):
     deleted = list(world.group().offsets.committed)[:1]
     at_once(world.service.on_partitions_deleted(deleted))
     world.scheduler.settle()
-    world.service.on_transaction_ended(1, [0], is_commit=True)
+    world.end_transaction(1, is_commit=True)
     assert world.committed() == {OTHER: 6}
     assert groups(world) == ["g"]
     assert len(live_records(world)) == 1
@@ -254,5 +254,5 @@ def test_a_failed_tombstone_is_written_again(world):
 def test_offsets_pending_in_a_transaction_keep_a_group(world):
     world.commit({TP: 5}, producer_id=3)
     world.advance(2 * WEEK_MS)
-    world.service.on_transaction_ended(3, [0], is_commit=True)
+    world.end_transaction(3, is_commit=True)
     assert world.committed() == {TP: 5}

@@ -2,8 +2,10 @@
 
 import pytest
 
+from kctl.broker.coordinator.group import offsets as group_offsets
 from kctl.broker.coordinator.group.offsets import CommittedOffset, GroupOffsets
 from kctl.model import TopicPartition
+from kctl.work import at_once
 
 TP = TopicPartition("t", 0)
 OTHER = TopicPartition("u", 1)
@@ -80,6 +82,62 @@ def test_a_partition_is_unstable_until_its_last_commit_has_settled():
     assert not offsets.is_unstable(OTHER)
     offsets.clear_in_flight([TP])
     assert offsets.is_empty
+
+
+@pytest.fixture
+def half_ended(monkeypatch):
+    """Offsets of a transaction of four partitions, half of which were applied, and the rest of the
+    work."""
+    monkeypatch.setattr(group_offsets, "ENDED_PER_TURN", 2)
+    offsets = GroupOffsets()
+    for number in range(4):
+        tp = TopicPartition("t", number)
+        offsets.replay_in_transaction(PRODUCER, tp, offset(5), 10 + number, b"k")
+    ending = offsets.ending_transaction(PRODUCER, is_commit=True)
+    next(ending)
+    left = [tp for tp in offsets.pending_counts if tp not in offsets.committed]
+    assert (len(left), len(offsets.committed)) == (2, 2)
+    return offsets, ending, left
+
+
+def test_an_offset_is_unstable_until_its_turn(half_ended):
+    offsets, ending, left = half_ended
+    assert all(map(offsets.is_unstable, left))
+    assert not any(map(offsets.is_unstable, offsets.committed))
+    assert offsets.has_pending
+    assert at_once(ending) == 4
+    assert len(offsets.committed) == 4
+    assert not offsets.has_pending
+    assert not offsets.pending_counts
+
+
+def test_what_is_committed_deleted_or_forgotten_before_its_turn_stays_so(half_ended):
+    offsets, ending, (one, other) = half_ended
+    offsets.replay(one, offset(9), 20, b"k")
+    offsets.replay(other, None, 21, b"k")
+    at_once(ending)
+    assert committed(offsets)[one] == 9
+    assert other not in offsets.committed
+    assert not offsets.pending_counts
+
+
+def test_a_partition_that_is_forgotten_before_its_turn_does_not_come_back(half_ended):
+    offsets, ending, left = half_ended
+    offsets.forget(left)
+    at_once(ending)
+    assert not any(tp in offsets.committed for tp in left)
+    assert not offsets.has_pending
+    assert not offsets.pending_counts
+
+
+def test_the_next_transaction_of_a_producer_may_begin_before(half_ended):
+    offsets, ending, (one, _) = half_ended
+    offsets.replay_in_transaction(PRODUCER, one, offset(7), 30, b"k")
+    at_once(ending)
+    assert committed(offsets)[one] == 5
+    assert offsets.is_unstable(one)
+    offsets.end_transaction(PRODUCER, is_commit=True)
+    assert committed(offsets)[one] == 7
 
 
 def test_a_forgotten_partition_does_not_come_back_with_its_transaction():

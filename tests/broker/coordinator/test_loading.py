@@ -162,7 +162,7 @@ def test_a_transaction_that_was_open_at_the_failover_can_be_ended_after_it():
     first.commit({TP: 9}, producer_id=3)
     second = takeover(first)
     assert second.committed(TP) == {TP: -1}
-    second.service.on_transaction_ended(3, [0], is_commit=True)
+    second.end_transaction(3, is_commit=True)
     assert second.committed(TP, stable=True) == {TP: 9}
 
 

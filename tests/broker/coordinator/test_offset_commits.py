@@ -174,21 +174,21 @@ def test_offsets_in_a_transaction_count_when_it_commits(world):
         "g", [next(iter(world.group().offsets.pending_by_producer[PRODUCER]))], require_stable=True
     )
     assert fetched.error_code == ErrorCode.UNSTABLE_OFFSET_COMMIT
-    world.service.on_transaction_ended(PRODUCER, [0], is_commit=True)
+    world.end_transaction(PRODUCER, is_commit=True)
     assert world.committed(TP, stable=True) == {TP: 5}
 
 
 def test_offsets_in_a_transaction_are_dropped_when_it_aborts(world):
     world.commit({TP: 5})
     world.commit({TP: 9}, producer_id=PRODUCER)
-    world.service.on_transaction_ended(PRODUCER, [0], is_commit=False)
+    world.end_transaction(PRODUCER, is_commit=False)
     assert world.committed(stable=True) == {TP: 5}
 
 
 def test_the_end_of_a_transaction_concerns_only_its_producer(world):
     world.commit({TP: 5}, producer_id=PRODUCER)
-    world.service.on_transaction_ended(PRODUCER + 1, [0], is_commit=True)
-    world.service.on_transaction_ended(PRODUCER, [3], is_commit=True)
+    world.end_transaction(PRODUCER + 1, is_commit=True)
+    world.end_transaction(PRODUCER, 3, is_commit=True)
     assert world.committed(TP) == {TP: -1}
 
 

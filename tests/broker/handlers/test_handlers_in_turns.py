@@ -151,3 +151,36 @@ def test_markers_are_gathered_in_turns(partitions):
     (result,) = results
     assert [len(topic.partitions) for topic in result.topics] == [partitions] * count
     assert len(waiting) == partitions * count
+
+
+@pytest.mark.parametrize(("count", "units"), [(1_000, 0), (40, 5)])
+def test_the_group_coordinator_applies_what_ended_in_turns(world, monkeypatch, count, units):
+    monkeypatch.setattr(write_txn_markers, "GROUP_UNITS_PER_TURN", 20)
+    applied = []
+
+    def ending(producer_id, partition, *, is_commit):
+        assert (producer_id, is_commit) == (7, True)
+        applied.append(partition)
+        yield from ()
+        return units
+
+    world.group_coordinator = SimpleNamespace(ending_transaction=ending)
+    topic = WritableTxnMarkerTopic(
+        name="__consumer_offsets", partition_indexes=list(range(0, 2 * count, 2))
+    )
+    marker = WritableTxnMarker(producer_id=7, transaction_result=True, topics=[topic])
+    answers = []
+    request = Request(
+        api_key=WriteTxnMarkersRequest.api, api_version=0, correlation_id=1, client_id=None,
+        body=WriteTxnMarkersRequest(markers=[marker]),
+        context=RequestContext("c", "10.0.0.7", "PLAINTEXT"), received_ms=0,
+        send=answers.append, close=lambda: answers.append("closed"),
+    )  # fmt: skip
+    write_txn_markers.handle_write_txn_markers(world, request)
+    longest = len(applied)
+    while not answers:
+        before = len(applied)
+        world.runtime.scheduler.turn()
+        longest = max(longest, len(applied) - before)
+    assert applied == list(range(0, 2 * count, 2))
+    assert longest <= 20 // (1 + units) + 1

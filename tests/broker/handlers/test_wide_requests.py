@@ -1,5 +1,6 @@
 """Requests that name very many topics, partitions or features: each turn does a bounded part."""
 
+from itertools import pairwise
 from types import SimpleNamespace
 
 import pytest
@@ -369,6 +370,22 @@ def test_topics_of_a_fetch_are_judged_in_turns():
             (it.topic, [(each.partition, each.error_code) for each in it.partition_responses])
             for it in answers[0].responses
         ] == [(name, [(0, refused), (1, refused)]) for name in NAMES[1::2]]
+
+
+def test_topics_of_a_fetch_that_was_decoded_at_once_are_judged_in_turns():
+    access, reads, answers = ReadableIfEven(), [], []
+    world = fetching_world(reads)
+    names = NAMES[: 2 * fetch.TOPICS_JUDGED_PER_TURN + 1]
+    request = request_of(fetched([(name, [0]) for name in names]), answers)
+    request.access = access
+    fetch.handle_fetch(world, request)
+    seen = [len(access.seen)]
+    while not answers:
+        world.runtime.scheduler.turn()
+        seen.append(len(access.seen))
+    assert seen[-1] == len(names)
+    steps = [after - before for before, after in pairwise([0, *seen])]
+    assert max(steps) == fetch.TOPICS_JUDGED_PER_TURN
 
 
 def test_a_small_fetch_is_read_without_a_turn():

@@ -199,7 +199,7 @@ class Cleanup:
                 or all(tp in doomed for tp in group.offsets.committed)
             )
             and not group.offsets.in_flight
-            and not group.offsets.pending_by_producer
+            and not group.offsets.has_pending
         )
         # A group that never completed a rebalance has no record of its own.
         if is_last and group.generation_id > 0:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 from kctl.broker.coordinator.group.append_errors import offsets_error
 from kctl.broker.coordinator.group.group import Group, GroupState
-from kctl.broker.coordinator.group.offsets import CommittedOffset
+from kctl.broker.coordinator.group.offsets import ENDED_PER_TURN, CommittedOffset
 from kctl.broker.coordinator.group.rebalance import Rebalance
 from kctl.broker.coordinator.group.records import OffsetRecord, offset_record
 from kctl.broker.coordinator.group.settings import GroupSettings
@@ -20,6 +20,7 @@ from kctl.model import TopicPartition
 from kctl.protocol.constants import NO_EPOCH
 from kctl.protocol.error_codes import ErrorCode
 from kctl.records.record_batch import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
+from kctl.work import Work, at_once
 
 INVALID_OFFSET = -1
 NO_METADATA = ""
@@ -193,10 +194,25 @@ class OffsetCommits:
 
     def end_transaction(self, producer_id: int, *, is_commit: bool) -> None:
         """Apply the end of the producer's transaction, whose marker is in this shard's log."""
+        at_once(self.ending_transaction(producer_id, is_commit=is_commit))
+
+    def ending_transaction(self, producer_id: int, *, is_commit: bool) -> Work[int]:
+        """Do the same with a `yield` after about ENDED_PER_TURN offsets and groups; return their
+        number."""
+        units = since_turn = 0
         for group_id in self._groups_by_producer.pop(producer_id, {}):
+            if since_turn >= ENDED_PER_TURN:
+                since_turn = 0
+                yield
             group = self._groups.get(group_id)
+            ended = 1
             if group is not None:
-                group.offsets.end_transaction(producer_id, is_commit=is_commit)
+                ended += yield from group.offsets.ending_transaction(
+                    producer_id, is_commit=is_commit
+                )
+            units += ended
+            since_turn += ended
+        return units
 
     def note_pending(self, producer_id: int, group_id: str) -> None:
         """Record that the producer's open transaction holds commits of the group."""

@@ -12,8 +12,11 @@ from collections.abc import Collection, Iterable
 from typing import NamedTuple
 
 from kctl.model import TopicPartition
+from kctl.work import Work, at_once
 
 NO_EXPIRY = -1
+# Offsets of an ended transaction that are applied in one turn, within 5 ms.
+ENDED_PER_TURN = 2_000
 
 
 class CommittedOffset(NamedTuple):
@@ -39,7 +42,7 @@ class LoggedOffset(NamedTuple):
 class GroupOffsets:
     """The offsets of one group."""
 
-    __slots__ = ("committed", "in_flight", "pending_by_producer", "pending_counts")
+    __slots__ = ("_ending", "committed", "in_flight", "pending_by_producer", "pending_counts")
 
     def __init__(self) -> None:
         self.committed: dict[TopicPartition, LoggedOffset] = {}
@@ -47,13 +50,20 @@ class GroupOffsets:
         self.in_flight: dict[TopicPartition, int] = {}
         # Producer id -> commits of its open transaction; the value is None until it is in the log.
         self.pending_by_producer: dict[int, dict[TopicPartition, LoggedOffset | None]] = {}
-        # Number of producers in `pending_by_producer` per partition; never 0.
+        # What is left of transactions that are being ended.
+        self._ending: list[dict[TopicPartition, LoggedOffset | None]] = []
+        # Number of transactions in `pending_by_producer` and `_ending` per partition; never 0.
         self.pending_counts: dict[TopicPartition, int] = {}
 
     @property
     def is_empty(self) -> bool:
         """Return whether nothing is committed, in flight or pending."""
-        return not (self.committed or self.in_flight or self.pending_by_producer)
+        return not (self.committed or self.in_flight or self.has_pending)
+
+    @property
+    def has_pending(self) -> bool:
+        """Return whether a transaction has commits that neither count nor are discarded yet."""
+        return bool(self.pending_by_producer or self._ending)
 
     def is_unstable(self, topic_partition: TopicPartition) -> bool:
         """Return whether an unfinished commit may still change the offset (KIP-447)."""
@@ -97,8 +107,15 @@ class GroupOffsets:
             return
         if committed is not None:
             self.committed[topic_partition] = LoggedOffset(committed, record_offset, key)
-        elif current is not None:
+            return
+        if current is not None:
             del self.committed[topic_partition]
+        for pending in self._ending:
+            # A commit that the tombstone follows must not return.
+            logged = pending.get(topic_partition)
+            if logged is not None and logged.record_offset < record_offset:
+                del pending[topic_partition]
+                self._count_pending(topic_partition, -1)
 
     # Commits inside a transaction
 
@@ -148,20 +165,39 @@ class GroupOffsets:
 
     def end_transaction(self, producer_id: int, *, is_commit: bool) -> None:
         """Apply or discard the pending commits of a producer whose marker is in the log."""
-        pending = self.pending_by_producer.pop(producer_id, {})
-        for topic_partition, logged in pending.items():
+        at_once(self.ending_transaction(producer_id, is_commit=is_commit))
+
+    def ending_transaction(self, producer_id: int, *, is_commit: bool) -> Work[int]:
+        """Do the same with a `yield` after every ENDED_PER_TURN offsets; return their number.
+
+        An offset is unstable until its turn, and the producer's next transaction may begin before.
+        """
+        pending = self.pending_by_producer.pop(producer_id, None)
+        if not pending:
+            return 0
+        ended = 0
+        self._ending.append(pending)
+        while pending:
+            if ended and ended % ENDED_PER_TURN == 0:
+                yield
+                if not pending:
+                    break
+            topic_partition, logged = pending.popitem()
+            ended += 1
             self._count_pending(topic_partition, -1)
             if is_commit and logged is not None:
                 self.replay(topic_partition, *logged)
+        self._ending = [it for it in self._ending if it is not pending]
+        return ended
 
     def forget(self, deleted: Collection[TopicPartition]) -> None:
         """Discard pending commits of deleted partitions, so that their offsets do not return."""
-        for producer_id, pending in list(self.pending_by_producer.items()):
+        for pending in (*self.pending_by_producer.values(), *self._ending):
             for topic_partition in [tp for tp in pending if tp in deleted]:
                 del pending[topic_partition]
                 self._count_pending(topic_partition, -1)
-            if not pending:
-                del self.pending_by_producer[producer_id]
+        for producer_id in [it for it, left in self.pending_by_producer.items() if not left]:
+            del self.pending_by_producer[producer_id]
 
     # Expiry
 

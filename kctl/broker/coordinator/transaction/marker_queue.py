@@ -23,9 +23,11 @@ from kctl.protocol.messages.write_txn_markers import (
     WriteTxnMarkersRequest,
     WriteTxnMarkersResponse,
 )
+from kctl.work import parts
 
-# Maximum number of partitions in one request.
-PARTITIONS_PER_REQUEST_MAX = 10_000
+# Maximum number of partitions in one request, which is made, and whose response is interpreted, in
+# one turn each, within 5 ms.
+PARTITIONS_PER_REQUEST_MAX = 2_000
 
 OwnerT = TypeVar("OwnerT", bound=Hashable)
 
@@ -89,17 +91,20 @@ class MarkerQueue(Generic[OwnerT]):
             for partition in parcel.partitions:
                 by_leader.setdefault(self._leader_of(partition), []).append(partition)
             for leader, partitions in by_leader.items():
-                part = Parcel(parcel.owner, parcel.markers, tuple(partitions))
-                if leader is None:
-                    routed.unknown.append(part)
-                elif leader <= NO_LEADER:
-                    self._leaderless.append(part)
-                    routed.is_leader_missing = True
-                else:
-                    self._by_broker.setdefault(leader, []).append(part)
-                    if leader not in routed.brokers:
-                        routed.brokers.append(leader)
+                for part in parts(partitions, PARTITIONS_PER_REQUEST_MAX):
+                    self._queue(Parcel(parcel.owner, parcel.markers, tuple(part)), leader, routed)
         return routed
+
+    def _queue(self, parcel: Parcel[OwnerT], leader: int | None, routed: Routed[OwnerT]) -> None:
+        if leader is None:
+            routed.unknown.append(parcel)
+        elif leader <= NO_LEADER:
+            self._leaderless.append(parcel)
+            routed.is_leader_missing = True
+        else:
+            self._by_broker.setdefault(leader, []).append(parcel)
+            if leader not in routed.brokers:
+                routed.brokers.append(leader)
 
     def take_leaderless(self) -> list[Parcel[OwnerT]]:
         """Remove and return the parcels without a leader, to be routed again."""
