@@ -33,9 +33,10 @@ from kctl.protocol.primitives import Buffer
 from kctl.records.memory_records import CURRENT_MAGIC, locations
 from kctl.records.record_batch import MAGIC_OFFSET
 from kctl.runtime.disk import FileSlice
-from kctl.runtime.future import Future, sleep
+from kctl.runtime.future import sleep
 from kctl.runtime.recurring_warnings import RecurringWarnings
 from kctl.runtime.runtime import Runtime
+from kctl.runtime.wakeable_sleep import WakeableSleep
 
 # What is appended at once.
 BATCHES_PER_PART = 250
@@ -82,8 +83,7 @@ class LinkLoop:
         self._is_closed = False
         self._is_running = False
         self._warnings = RecurringWarnings(runtime)
-        # Set while no request is due.
-        self._sleeping: Future[None] | None = None
+        self._sleep = WakeableSleep(runtime.scheduler)
 
     def add(self, partition: Partition, leader_epoch: int) -> None:
         """Follow the source's leader of `leader_epoch` with the partition's log."""
@@ -95,19 +95,14 @@ class LinkLoop:
         if not self._is_running:
             self._is_running = True
             self._runtime.scheduler.spawn(self._run(), "link-fetcher")
-        self._wake()
+        self._sleep.wake()
 
     def close(self) -> None:
         """Stop the loop."""
         self._is_closed = True
         if self._channel is not None:
             self._channel.close()
-        self._wake()
-
-    def _wake(self) -> None:
-        sleeping, self._sleeping = self._sleeping, None
-        if sleeping is not None:
-            sleeping.set_result(None)
+        self._sleep.wake()
 
     async def _run(self) -> None:
         clock, fetcher = self._runtime.clock, self.fetcher
@@ -116,7 +111,7 @@ class LinkLoop:
         while self._is_open():
             request = fetcher.next_request(clock.monotonic_ms())
             if request is None:
-                await self._sleep_until(fetcher.next_due_ms())
+                await self._sleep.until(fetcher.next_due_ms())
                 continue
             try:
                 response = await (await self._ready_channel()).send(request)
@@ -130,16 +125,6 @@ class LinkLoop:
 
     def _is_open(self) -> bool:
         return not self._is_closed
-
-    async def _sleep_until(self, due_ms: int | None) -> None:
-        sleeping: Future[None] = self._runtime.scheduler.future()
-        self._sleeping = sleeping
-        timer = None
-        if due_ms is not None:
-            timer = self._runtime.scheduler.call_at(due_ms, self._wake)
-        await sleeping
-        if timer is not None:
-            timer.cancel()
 
     async def _ready_channel(self) -> BrokerChannel:
         if self._channel is None or not self._channel.is_usable:

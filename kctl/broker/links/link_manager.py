@@ -41,9 +41,10 @@ from kctl.errors import KctlError
 from kctl.lazy_dataclass import dataclass
 from kctl.model import TopicPartition
 from kctl.protocol.error_codes import ErrorCode
-from kctl.runtime.future import Future, sleep
+from kctl.runtime.future import sleep
 from kctl.runtime.recurring_warnings import RecurringWarnings
 from kctl.runtime.runtime import Runtime
+from kctl.runtime.wakeable_sleep import WakeableSleep
 from kctl.store.cluster_store import ClusterStore
 from kctl.store.znodes import TOPIC_CONFIGS
 
@@ -133,7 +134,7 @@ class LinkManager:
         self._is_closed = False
         self._wants_refresh = False
         self._settings_read_ms = 0
-        self._sleeping: Future[None] | None = None
+        self._sleep = WakeableSleep(runtime.scheduler)
 
     def close(self) -> None:
         """Stop following."""
@@ -142,7 +143,7 @@ class LinkManager:
             loop.close()
         for source in self._sources.values():
             source.close()
-        self._wake()
+        self._sleep.wake()
 
     # --- which partitions --------------------------------------------------------------------
 
@@ -180,7 +181,7 @@ class LinkManager:
         if linked is not None and linked.phase is PartitionPhase.FOLLOWING:
             self._leave(linked)
             self._wants_refresh = True
-            self._wake()
+            self._sleep.wake()
 
     def _track(self, partition: Partition, link: Link) -> None:
         tp = partition.topic_partition
@@ -196,7 +197,7 @@ class LinkManager:
             self._is_running = True
             self._runtime.scheduler.spawn(self._run(), "links")
         self._wants_refresh = True
-        self._wake()
+        self._sleep.wake()
 
     def _leave(self, linked: LinkedPartition) -> None:
         if linked.loop is not None:
@@ -213,14 +214,9 @@ class LinkManager:
             self._runtime.trace.info(f"{tp}: is writable from offset {_end_of(partition)} on")
         else:
             linked.link = linked.link._replace(state=LinkState.FAILOVER)
-            self._wake()
+            self._sleep.wake()
 
     # --- the loop ----------------------------------------------------------------------------
-
-    def _wake(self) -> None:
-        sleeping, self._sleeping = self._sleeping, None
-        if sleeping is not None:
-            sleeping.set_result(None)
 
     async def _run(self) -> None:
         scheduler = self._runtime.scheduler
@@ -234,10 +230,7 @@ class LinkManager:
             await self._follow_topics()
             await sleep(scheduler, REFRESH_MS_MIN)
             if not self._wants_refresh and not self._is_closed:
-                self._sleeping = scheduler.future()
-                timer = scheduler.call_later(REFRESH_MS, self._wake)
-                await self._sleeping
-                timer.cancel()
+                await self._sleep.until(self._runtime.clock.monotonic_ms() + REFRESH_MS)
         self._is_running = False
         self._drop_idle()
 
@@ -329,7 +322,7 @@ class LinkManager:
             finally:
                 linked.is_busy = False
                 self._wants_refresh = True
-                self._wake()
+                self._sleep.wake()
 
         linked.is_busy = True
         self._runtime.scheduler.spawn(alone(), f"link-{linked.partition.topic_partition}")
@@ -428,7 +421,7 @@ class LinkManager:
             self._leave(linked)
             linked.phase, linked.detail = PartitionPhase.WAITING, f"looks for a leader: {why}"
         self._wants_refresh = True
-        self._wake()
+        self._sleep.wake()
 
     def status(self, topic: str) -> str:
         """Return `mirror.status` of a topic: its partitions that this broker leads, as JSON."""

@@ -35,6 +35,7 @@ from kctl.runtime.recurring_warnings import RecurringWarnings
 from kctl.runtime.runtime import Runtime
 from kctl.runtime.scheduler import Scheduler
 from kctl.runtime.turns import done_in_turns, pace_of
+from kctl.runtime.wakeable_sleep import WakeableSleep
 from kctl.work import while_wanted
 
 # A leader responds to a fetch after its maximum wait at the latest; after this much more it is
@@ -150,8 +151,7 @@ class FetcherLoop:
         self._endpoint_of = endpoint_of
         self._channel: BrokerChannel | None = None
         self._is_closed = False
-        # Set while no request is due.
-        self._sleeping: Future[None] | None = None
+        self._sleep = WakeableSleep(runtime.scheduler)
         self._warnings = RecurringWarnings(runtime)
         self._pace = pace_of(runtime.scheduler)
         self._task: Task[None] | None = None
@@ -164,7 +164,7 @@ class FetcherLoop:
             self._task = self._runtime.scheduler.spawn(
                 self._run(), f"replica-fetcher-{self._leader_id}"
             )
-        self._wake()
+        self._sleep.wake()
 
     def hold_until_flushed(self, partition: Partition, log: UnifiedLog) -> None:
         """Fetch only after a flush, with flush.messages=1, because a fetch reports the end of the
@@ -175,7 +175,7 @@ class FetcherLoop:
         def flushed(_: Future[None]) -> None:
             # If the flush failed, the partition is offline and no longer followed.
             self.fetcher.release(tp, leader_epoch)
-            self._wake()
+            self._sleep.wake()
 
         self._replicas.log_manager.flush_soon(log).add_done_callback(flushed)
 
@@ -184,16 +184,11 @@ class FetcherLoop:
         self._is_closed = True
         if self._channel is not None:
             self._channel.close()
-        self._wake()
-
-    def _wake(self) -> None:
-        sleeping, self._sleeping = self._sleeping, None
-        if sleeping is not None:
-            sleeping.set_result(None)
+        self._sleep.wake()
 
     async def _run(self) -> None:
         # All partitions of one LeaderAndIsr go into the first request.
-        await self._sleep_until(0)
+        await self._sleep.until(0)
         clock = self._runtime.clock
         while self._is_open():
             request, actions = self.fetcher.next_request(clock.monotonic_ms())
@@ -201,7 +196,7 @@ class FetcherLoop:
             if not self._is_open():
                 break
             if request is None:
-                await self._sleep_until(self.fetcher.next_due_ms())
+                await self._sleep.until(self.fetcher.next_due_ms())
                 continue
             try:
                 channel = await self._ready_channel()
@@ -215,16 +210,6 @@ class FetcherLoop:
 
     def _is_open(self) -> bool:
         return not self._is_closed
-
-    async def _sleep_until(self, due_ms: int | None) -> None:
-        sleeping: Future[None] = self._runtime.scheduler.future()
-        self._sleeping = sleeping
-        timer = None
-        if due_ms is not None:
-            timer = self._runtime.scheduler.call_at(due_ms, self._wake)
-        await sleeping
-        if timer is not None:
-            timer.cancel()
 
     async def _ready_channel(self) -> BrokerChannel:
         channel = self._channel
