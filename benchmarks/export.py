@@ -1,13 +1,14 @@
 """Compares kctl's export to Parquet with Spark's own Kafka source, in rows per second.
 
     python tests/support/apache_kafka.py 2.7.2 && python tests/support/spark_kafka.py
-    python -m benchmarks.export [--mb 1000] [--rounds 3]
+    python -m benchmarks.export [--mb 1000] [--rounds 3] [--compression snappy]
 
 The same records are in a log directory, and served from a copy of it by Apache Kafka 2.7.2. Spark's
 source is tuned (minPartitions, fetch sizes). One Spark session (local[2]) runs both in turns, after
 a warm-up. The output is medians of elapsed and processor time (of Spark and its tasks, not of the
 broker), their ratios, which are what matters, and the relative size of the files. The JVM's start
-is not included.
+is not included. All candidates compress with the same codec, by default Spark's, except the one
+that is named for kctl's own default.
 """
 
 import argparse
@@ -26,7 +27,7 @@ from typing import Any
 
 from kctl.cli.app import run as kctl
 from kctl.export.export import ExportRequest, export_logs, run_here
-from kctl.export.options import ExportOptions
+from kctl.export.options import Compression, ExportOptions
 from kctl.export.spark.runner import make_session, spark_runner
 from kctl.export.spark.source import KctlDataSource
 from kctl.records.builder import RecordBatchBuilder
@@ -123,25 +124,29 @@ def measure(
     sys.stdout.flush()
 
 
-def works_of(session: Any, logs: Path, topic: str, address: str) -> dict[str, Any]:
+def works_of(
+    session: Any, logs: Path, topic: str, address: str, codec: Compression
+) -> dict[str, Any]:
     """Return the candidates: ways from the topic to Parquet."""
     count = 0
 
-    def export(runner: Any, out: Path) -> None:
+    def export(runner: Any, out: Path, compression: Compression = codec) -> None:
         nonlocal count
         count += 1
         # As many files as Spark's source has tasks.
-        options = ExportOptions(file_bytes=32 * 1024 * 1024)
+        options = ExportOptions(file_bytes=32 * 1024 * 1024, compression=compression)
         export_logs(
             ExportRequest([str(logs)], str(out), options, [topic], run=f"run{count}"), runner
         )
 
     def frame(kind: str, options: dict[str, str], path: str | None, out: Path) -> None:
         read = session.read.format(kind).options(subscribe=topic, includeHeaders="true", **options)
-        (read.load(path) if path else read.load()).write.parquet(str(out))
+        frame = read.load(path) if path else read.load()
+        frame.write.option("compression", codec.value).parquet(str(out))
 
     def live(out: Path) -> None:
-        words = ["export", "-b", address, "-t", topic, "--out", str(out), "--file-size", "32MiB"]
+        words = ["export", "-b", address, "-t", topic, "--out", str(out), "--file-size", "32MiB",
+                 "--compression", codec.value]  # fmt: skip
         with redirect_stdout(TextIOWrapper(BytesIO())):
             status = kctl(words)
         if status != 0:
@@ -151,6 +156,7 @@ def works_of(session: Any, logs: Path, topic: str, address: str) -> dict[str, An
     return {
         "spark-sql-kafka": lambda out: frame("kafka", kafka, None, out),
         "kctl export --spark": lambda out: export(spark_runner(session), out),
+        "with kctl's zstd": lambda out: export(spark_runner(session), out, Compression.ZSTD),
         "kctl export": lambda out: export(run_here, out),
         "kctl export -b": live,
         "DataFrame of kctl": lambda out: frame("kctl", {"minPartitions": "4"}, str(logs), out),
@@ -162,6 +168,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
     parser.add_argument("--mb", type=int, default=1000)
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--compression", type=Compression, default=Compression.SNAPPY)
     given = parser.parse_args()
     root = Path(tempfile.mkdtemp(prefix="kctl-bench-"))
     logs, broker = root / "logs", root / "broker"
@@ -174,7 +181,7 @@ def main() -> None:
             session.dataSource.register(KctlDataSource)
             for topic in sizes:
                 kctl(["topic", "create", topic, "-p", str(PARTITIONS), "-b", address])
-                works = works_of(session, logs, topic, address)
+                works = works_of(session, logs, topic, address, given.compression)
                 measure(topic, rows[topic], given.rounds, pid, works)
     finally:
         shutil.rmtree(root)

@@ -127,7 +127,10 @@ class Compactor:
             views = [self._files.map(f"{self._root}/{part.path}") for part in parts]
             files = [parquet.ParquetFile(pa.BufferReader(pa.py_buffer(it))) for it in views]
             schema = _widest([file.schema_arrow for file in files])
-            writer = open_writer(self._options.table_format, self._files.create(target), schema)
+            writer = open_writer(
+                self._options.table_format, self._files.create(target), schema,
+                self._options.compression,
+            )  # fmt: skip
             for file in files:
                 for batch in file.iter_batches(_BATCH_ROWS):
                     writer.write(batch if batch.schema == schema else batch.cast(schema))

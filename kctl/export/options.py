@@ -15,6 +15,7 @@ __all__ = [
     "COLUMNS",
     "EXTRA_COLUMNS",
     "PARTITION_COLUMNS",
+    "Compression",
     "ExportOptions",
     "FieldFormat",
     "Isolation",
@@ -51,6 +52,15 @@ class TableFormat(StrEnum):
     def suffix(self) -> str:
         """Return the suffix of the file names."""
         return TableFormat.PARQUET.value if self.is_lake else self.value
+
+
+class Compression(StrEnum):
+    """The codec of Parquet and ORC files; text formats are never compressed."""
+
+    ZSTD = "zstd"
+    SNAPPY = "snappy"
+    LZ4 = "lz4"
+    NONE = "none"
 
 
 class FieldFormat(StrEnum):
@@ -130,7 +140,8 @@ class ExportOptions:
     catalog: str | None = None
     catalog_table: str | None = None
     # These, value_writers, value_wire, schema_id and catalog may differ between runs to the same
-    # table.
+    # table: readers find each file's codec in it.
+    compression: Compression = Compression.ZSTD
     fails_on_damage: bool = False
     file_bytes: int = DEFAULT_FILE_BYTES
     on_undecodable: OnUndecodable = OnUndecodable.KEEP
@@ -160,6 +171,14 @@ class ExportOptions:
             raise UsageError("Keys can be exported raw or as string only")
         self._check_dead_letters()
         self._check_lake()
+        self._check_files()
+
+    def _check_files(self) -> None:
+        if self.table_format.is_text and self.compression in (Compression.SNAPPY, Compression.LZ4):
+            raise UsageError(
+                f"--compression is for Parquet and ORC; files of {self.table_format} are text",
+                hint="leave it out",
+            )
         if self.file_bytes < 1024:
             raise UsageError("The file size must be at least 1 KiB")
 
@@ -211,7 +230,7 @@ class ExportOptions:
         """Return the options that must be the same for two runs to add to one table."""
         facts = asdict(self)
         del facts["fails_on_damage"], facts["file_bytes"], facts["value_writers"]
-        del facts["value_wire"]
+        del facts["value_wire"], facts["compression"]
         del facts["on_undecodable"], facts["dead_letters"], facts["schema_id"]
         # It may hold a password, and a catalog may move.
         del facts["catalog"]

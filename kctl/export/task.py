@@ -192,7 +192,9 @@ class TableSink:
         target = f"{self._root}/{path}"
         self._files.make_parent(target)
         stream = self._files.create(target)
-        writer = open_writer(self._options.table_format, stream, self._decoder.schema)
+        writer = open_writer(
+            self._options.table_format, stream, self._decoder.schema, self._options.compression
+        )
         self._open[directory] = opened = _OpenFile(directory, number, path, writer)
         return opened
 

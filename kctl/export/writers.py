@@ -9,7 +9,7 @@ from typing import Any, Protocol
 
 import pyarrow as pa  # type: ignore[import-untyped]
 
-from kctl.export.options import TableFormat
+from kctl.export.options import Compression, TableFormat
 
 # Bytes of Arrow data in a row group, and rows in one.
 _GROUP_BYTES = 64 * 1024 * 1024
@@ -45,16 +45,25 @@ class TableWriter(Protocol):
         ...
 
 
-def open_writer(table_format: TableFormat, stream: Any, schema: pa.Schema) -> TableWriter:
-    """Return a writer of `table_format` to `stream`, which the writer closes."""
+def open_writer(
+    table_format: TableFormat,
+    stream: Any,
+    schema: pa.Schema,
+    compression: Compression = Compression.ZSTD,
+) -> TableWriter:
+    """Return a writer of `table_format` to `stream`, which the writer closes.
+
+    Text formats are not compressed.
+    """
     if table_format is TableFormat.PARQUET or table_format.is_lake:
         # Iceberg needs statistics of every column.
         names = schema.names if table_format is TableFormat.ICEBERG else _STATISTICS_COLUMNS
-        return _Gathered(stream, schema, _parquet(stream, schema, names))
+        return _Gathered(stream, schema, _parquet(stream, schema, names, compression))
     if table_format is TableFormat.ORC:
         from pyarrow import orc
 
-        writer = orc.ORCWriter(stream, compression="zstd")
+        codec = "uncompressed" if compression is Compression.NONE else compression.value
+        writer = orc.ORCWriter(stream, compression=codec)
         return _Gathered(stream, schema, writer.write, writer.close)
     if table_format is TableFormat.CSV:
         from pyarrow import csv
@@ -64,15 +73,17 @@ def open_writer(table_format: TableFormat, stream: Any, schema: pa.Schema) -> Ta
     return _JsonLines(stream)
 
 
-def _parquet(stream: Any, schema: pa.Schema, statistics: Sequence[str]) -> Any:
+def _parquet(
+    stream: Any, schema: pa.Schema, statistics: Sequence[str], compression: Compression
+) -> Any:
     from pyarrow import parquet
 
     names = set(schema.names)
     return parquet.ParquetWriter(
         stream,
         schema,
-        compression="zstd",
-        compression_level=_ZSTD_LEVEL,
+        compression=compression.value,
+        compression_level=_ZSTD_LEVEL if compression is Compression.ZSTD else None,
         use_dictionary=[name for name in _DICTIONARY_COLUMNS if name in names],
         column_encoding={name: "DELTA_BINARY_PACKED" for name in _DELTA_COLUMNS if name in names},
         write_statistics=_leaves(schema, statistics),

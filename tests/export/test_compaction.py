@@ -2,6 +2,7 @@
 
 from contextlib import suppress
 
+import pyarrow.parquet
 import pytest
 
 from kctl.arrow_files.files import Files
@@ -9,7 +10,7 @@ from kctl.errors import UsageError
 from kctl.export.compaction import MERGED_MAX, Compactor, Small, next_merge
 from kctl.export.export import ExportRequest, export_logs, run_here
 from kctl.export.manifest import Manifest, ManifestRow, WrittenFile
-from kctl.export.options import ExportOptions, TableFormat
+from kctl.export.options import Compression, ExportOptions, TableFormat
 from tests.export.log_files import batch_of, rows_of
 
 
@@ -96,3 +97,19 @@ def test_a_merge_that_is_killed_at_any_step_leaves_each_row_once(
             assert len(list(table.rglob("*.parquet"))) == 1
             break
     assert killed_at > 5
+
+
+def test_merged_files_have_the_codec_of_the_run_that_merges(tmp_path, monkeypatch):
+    monkeypatch.setattr("kctl.export.compaction.MERGED_MAX", 2)
+    log = tmp_path / "logs" / "orders-0" / f"{0:020d}.log"
+    log.parent.mkdir(parents=True)
+    table, options = tmp_path / "table", ExportOptions(compression=Compression.LZ4)
+    for number in range(2):
+        with log.open("ab") as file:
+            file.write(batch_of(number * 10))
+        export_logs(ExportRequest([str(log)], str(table), ExportOptions(), run=f"run{number}"),
+                    run_here)  # fmt: skip
+    assert compacted(table, options, "merge") == 1
+    (path,) = table.glob("*.parquet")
+    group = pyarrow.parquet.ParquetFile(path).metadata.row_group(0)
+    assert group.column(0).compression == "LZ4"

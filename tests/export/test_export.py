@@ -13,7 +13,7 @@ from kctl.arrow_files.files import Files
 from kctl.errors import CorruptDataError, NotFoundError, UsageError
 from kctl.export import joined_pieces, task
 from kctl.export.export import run_here
-from kctl.export.options import FieldFormat, Isolation, TableFormat
+from kctl.export.options import Compression, ExportOptions, FieldFormat, Isolation, TableFormat
 from kctl.model import Position, PositionKind
 from kctl.records.builder import build_batch
 from kctl.records.columnar import decode_columns
@@ -308,6 +308,38 @@ def test_every_format_holds_every_record(golden, export, tmp_path, table_format)
         segment.read_bytes() for segment in sorted((golden / "v2-none-0").glob("*.log"))
     )))  # fmt: skip
     assert read_offsets(path, table_format) == [record.offset for record in expected]
+
+
+@pytest.mark.parametrize("compression", list(Compression))
+@pytest.mark.parametrize("table_format", [TableFormat.PARQUET, TableFormat.ORC])
+def test_files_are_compressed_as_chosen(golden, export, tmp_path, table_format, compression):
+    export(golden, topics=["v2-none"], table_format=table_format, compression=compression)
+    (path,) = (tmp_path / "table").glob("v2-none-0-*")
+    if table_format is TableFormat.PARQUET:
+        group = pyarrow.parquet.ParquetFile(path).metadata.row_group(0)
+        found = {group.column(it).compression for it in range(group.num_columns)}
+    else:
+        found = {pyarrow.orc.ORCFile(path).compression}
+    wanted = {"uncompressed"} if compression is Compression.NONE else {compression.value}
+    assert {it.lower() for it in found} == wanted
+    assert read_offsets(path, table_format)
+
+
+def test_a_table_may_have_files_of_several_codecs(orders, export, tmp_path, disk):
+    export(orders)
+    write_segment(disk, orders, 300, [build_batch([Record(300, 0, b"k", b"v")])])
+    export(orders, compression=Compression.SNAPPY)
+    found = {
+        pyarrow.parquet.ParquetFile(path).metadata.row_group(0).column(0).compression
+        for path in (tmp_path / "table").glob("*.parquet")
+    }
+    assert found == {"ZSTD", "SNAPPY"}
+
+
+def test_text_is_not_compressed():
+    ExportOptions(TableFormat.CSV, compression=Compression.NONE)
+    with pytest.raises(UsageError, match="--compression is for Parquet and ORC"):
+        ExportOptions(TableFormat.CSV, compression=Compression.SNAPPY)
 
 
 def read_offsets(path, table_format):

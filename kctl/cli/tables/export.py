@@ -101,7 +101,7 @@ def export(
       kctl export /data -t users --latest-per-key --value json --out /tables/users
       kctl export /archive/kafka-0.7 -t clicks --value string --out /tables/clicks
       kctl export --follow --every 30s -b broker1:9092 -t 'orders*' --out /tables/orders
-      kctl export --follow /data -t orders --format delta --out /tables/orders
+      kctl export --follow /data -t orders -f delta --compression snappy --out /tables/orders
       kctl export --follow --spark --master spark://head:7077 -b b:9092 -t a --out /nfs/a
       kctl export --follow --retention 30d --partition-by date -b broker1:9092 -t clicks --out /t
       kctl export --follow --metrics-port 9406 -b broker1:9092 -t clicks --out /tables/clicks

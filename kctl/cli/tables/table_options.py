@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from kctl.cli.declaration.declarations import Option
 from kctl.cli.units import parse_size
 from kctl.errors import UsageError
-from kctl.export.options import COLUMNS, OnUndecodable
+from kctl.export.options import COLUMNS, Compression, OnUndecodable
 from kctl.lazy_dataclass import dataclass
 
 if TYPE_CHECKING:
@@ -38,6 +38,9 @@ class TableOptions:
     file_size: Annotated[
         str, Option("--file-size", metavar="SIZE", help="Bytes of log per file.")
     ] = "256MiB"
+    compression: Annotated[
+        Compression, Option("--compression", help="How Parquet and ORC files are compressed.")
+    ] = Compression.ZSTD
     catalog: Annotated[
         str | None,
         Option(
@@ -56,6 +59,7 @@ class TableOptions:
             "partition_by": _names(self.partition_by, "--partition-by"),
             "latest_per_key": self.latest_per_key,
             "file_bytes": parse_size(self.file_size),
+            "compression": self.compression,
             "catalog": self.catalog,
             "catalog_table": self.catalog_table,
         }
