@@ -55,7 +55,7 @@ def broker(request, tmp_path_factory, secrets):
 
 
 def with_users(broker, kind):
-    make_users(broker.address_of("PLAINTEXT"))
+    make_users(broker.address_of("PLAINTEXT"), broker.address_of("SASL_PLAINTEXT"))
     plain = {"bootstrap.servers": broker.address_of("PLAINTEXT")}
     allow_all(plain, USER)
     broker.kind = kind

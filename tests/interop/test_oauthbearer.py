@@ -19,6 +19,7 @@ from kctl.runtime.future import sleep
 from kctl.runtime.real import make_runtime
 from kctl.runtime.trace import NullTrace
 from tests.support import apache_kafka
+from tests.support.aiokafka_clients import started
 from tests.support.apache_kafka import free_port
 from tests.support.identity_provider import (
     AUDIENCE,
@@ -232,7 +233,7 @@ def test_aiokafka_logs_in(signed, provider, topic):
             sasl_mechanism="OAUTHBEARER",
             sasl_oauth_token_provider=tokens,
         )
-        async with producer:
+        async with started(producer):
             return (await producer.send_and_wait(topic, b"x")).offset
 
     assert asyncio.run(asyncio.wait_for(story(), TIMEOUT_S)) == 0

@@ -2,10 +2,13 @@
 and, marked `kafka`, to Apache Kafka 2.7.2, by PLAIN and SCRAM; wrong passwords do not."""
 
 import asyncio
+import gc
 import time
+import warnings
 
 import pytest
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
+from aiokafka.errors import KafkaConnectionError
 from confluent_kafka import Consumer, KafkaError, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 from kafka import KafkaConsumer, KafkaProducer, TopicPartition
@@ -15,7 +18,16 @@ from kctl.errors import AuthenticationError
 from kctl.runtime.real import make_runtime
 from kctl.runtime.trace import NullTrace
 from tests.support import apache_kafka
-from tests.support.secured_brokers import MECHANISMS, USERS, SaslApache, SaslKctl, make_users
+from tests.support.aiokafka_clients import started
+from tests.support.secured_brokers import (
+    MECHANISMS,
+    USERS,
+    SaslApache,
+    SaslKctl,
+    login_settings,
+    logs_in,
+    make_users,
+)
 from tests.support.zookeeper import running_zookeeper
 
 TIMEOUT_S = 120
@@ -30,7 +42,7 @@ pytestmark = [
 @pytest.fixture(scope="module")
 def kctl_with_sasl(tmp_path_factory):
     with SaslKctl(tmp_path_factory.mktemp("sasl")) as broker:
-        make_users(broker.plain_address)
+        make_users(broker.plain_address, broker.address)
         yield broker.address
 
 
@@ -43,7 +55,7 @@ def apache_with_sasl(tmp_path_factory):
         broker = SaslApache(directory, zookeeper.address).launch()
         try:
             broker.wait_until_ready()
-            make_users(broker.address)
+            make_users(broker.address, broker.sasl_address)
             yield broker.sasl_address
         finally:
             broker.stop()
@@ -126,11 +138,11 @@ def test_aiokafka_produces_and_consumes(address, mechanism, topic):
     settings = python_settings(address, mechanism)
 
     async def story():
-        async with AIOKafkaProducer(**settings) as producer:
+        async with started(AIOKafkaProducer(**settings)) as producer:
             for number in range(20):
                 await producer.send_and_wait(topic, b"%d" % number)
         consumer = AIOKafkaConsumer(topic, group_id=topic, auto_offset_reset="earliest", **settings)
-        async with consumer:
+        async with started(consumer):
             return [(await consumer.getone()).value for _ in range(20)]
 
     found = asyncio.run(asyncio.wait_for(story(), TIMEOUT_S))
@@ -160,3 +172,24 @@ def test_kctl_administers(address, mechanism, topic):
     wrong = {**properties, "sasl.password": "wrong"}
     with pytest.raises(AuthenticationError, match="rejects user alice"):
         run_kctl(address, wrong, names)
+
+
+def test_aiokafka_that_does_not_log_in_leaves_nothing_open(address, mechanism):
+    settings = python_settings(address, mechanism, "wrong")
+
+    async def story():
+        for client in (AIOKafkaProducer(**settings), AIOKafkaConsumer(**settings)):
+            with pytest.raises(KafkaConnectionError):
+                async with started(client):
+                    pass
+
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        asyncio.run(asyncio.wait_for(story(), TIMEOUT_S))
+        gc.collect()
+    assert [it.message for it in caught if issubclass(it.category, ResourceWarning)] == []
+
+
+def test_a_user_logs_in_once_the_broker_knows_the_credential(address, mechanism):
+    assert logs_in(address, login_settings(mechanism, USER, USERS[USER]))
+    assert not logs_in(address, login_settings(mechanism, USER, "wrong"))

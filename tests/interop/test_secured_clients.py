@@ -42,7 +42,7 @@ def secrets(tmp_path_factory):
 def broker(tmp_path_factory, secrets):
     with SecuredKctl(tmp_path_factory.mktemp("secured"), secrets) as broker:
         plain = broker.address_of("PLAINTEXT")
-        make_users(plain)
+        make_users(plain, broker.address_of("SASL_PLAINTEXT"))
         allow_all({"bootstrap.servers": plain}, USER)
         topics = [NewTopic(f"{client}-{cell}", 1, 1) for client in CLIENTS for cell in CELLS]
         admin = AdminClient({"bootstrap.servers": plain})

@@ -13,8 +13,13 @@ from confluent_kafka.admin import (
     UserScramCredentialUpsertion,
 )
 
+from kctl.admin.admin_client import AdminClient as KctlAdmin
+from kctl.errors import AuthenticationError
+from kctl.runtime.real import make_runtime
+from kctl.runtime.trace import NullTrace
 from tests.support.apache_kafka import ApacheBroker, free_port
 from tests.support.kctl_process import ConfiguredKctlBroker
+from tests.support.waiting import wait_for
 
 MODULE = "org.apache.kafka.common.security"
 USERS = {"admin": "admin-secret", "alice": 'alice\'s "secret"'}
@@ -23,8 +28,11 @@ SCRAM = (ScramMechanism.SCRAM_SHA_256, ScramMechanism.SCRAM_SHA_512)
 TIMEOUT_S = 30
 
 
-def make_users(plain_address):
-    """Every user gets a credential of each SCRAM mechanism."""
+def make_users(plain_address, sasl_address):
+    """Give every user a credential of each SCRAM mechanism, and wait until all of them log in.
+
+    Apache Kafka stores a credential before its brokers know it: until the notification of
+    ZooKeeper arrives, they reject the user."""
     admin = AdminClient({"bootstrap.servers": plain_address})
     changes = [
         UserScramCredentialUpsertion(name, ScramCredentialInfo(kind, 4096), secret.encode())
@@ -33,6 +41,40 @@ def make_users(plain_address):
     ]
     for future in admin.alter_user_scram_credentials(changes).values():
         future.result(TIMEOUT_S)
+    for name, secret in USERS.items():
+        for mechanism in MECHANISMS:
+            wait_for_login(sasl_address, login_settings(mechanism, name, secret))
+
+
+def wait_for_login(address, properties):
+    """Return as soon as the broker accepts the credentials of `properties`."""
+    wait_for(lambda: logs_in(address, properties), lambda: f"{address} rejects {properties}")
+
+
+def login_settings(mechanism, user, password):
+    """Return the properties of a kctl client that logs in on SASL_PLAINTEXT."""
+    return {
+        "security.protocol": "SASL_PLAINTEXT",
+        "sasl.mechanism": mechanism,
+        "sasl.username": user,
+        "sasl.password": password,
+    }
+
+
+def logs_in(address, properties):
+    """Whether the broker accepts the credentials of `properties`."""
+    runtime = make_runtime(NullTrace())
+    host, _, port = address.rpartition(":")
+    admin = KctlAdmin.connect(runtime, [(host, int(port))], TIMEOUT_S * 1000, properties)
+    try:
+        runtime.scheduler.run_until(runtime.scheduler.spawn(admin.cluster.describe()))
+    except AuthenticationError:
+        return False
+    else:
+        return True
+    finally:
+        admin.close()
+        runtime.scheduler.close()
 
 
 def allow_all(client_settings, user):

@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 
 from tests.support import apache_kafka
+from tests.support.aiokafka_clients import started
 from tests.support.identity_provider import now_s
 from tests.support.secured_brokers import USERS
 from tests.support.secured_cells import OAUTHBEARER, USER, Cell, Secrets
@@ -225,10 +226,10 @@ async def aiokafka_coroutine(login: Login) -> list[str]:
     from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 
     settings, topic = aiokafka_settings(login), login.topic
-    async with AIOKafkaProducer(**settings) as producer:
+    async with started(AIOKafkaProducer(**settings)) as producer:
         for value in PLAIN_VALUES:
             await producer.send_and_wait(topic, value.encode())
-    async with AIOKafkaProducer(transactional_id=topic, **settings) as producer:
+    async with started(AIOKafkaProducer(transactional_id=topic, **settings)) as producer:
         await producer.begin_transaction()
         await producer.send_and_wait(topic, ABORTED_VALUE.encode())
         await producer.abort_transaction()
@@ -239,7 +240,7 @@ async def aiokafka_coroutine(login: Login) -> list[str]:
         topic, group_id=topic, auto_offset_reset="earliest", isolation_level="read_committed",
         enable_auto_commit=False, **settings,
     )  # fmt: skip
-    async with consumer:
+    async with started(consumer):
         found = [(await consumer.getone()).value.decode() for _ in EXPECTED]
         await consumer.commit()
         return found
