@@ -7,7 +7,7 @@ partition's copy.
 Kafka 2.7: kafka.server.ReplicaFetcherThread
 """
 
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable
 from typing import Protocol
 
 from kctl.broker.links.link_fetcher import (
@@ -21,6 +21,7 @@ from kctl.broker.links.link_fetcher import (
     Truncate,
 )
 from kctl.broker.log.unified_log import FetchIsolation, UnifiedLog
+from kctl.broker.replication.fetched_parts import parts_of
 from kctl.broker.replication.fetcher_manager import truncated
 from kctl.broker.replication.partition import Partition, Role
 from kctl.broker.replication.replica_manager import ReplicaManager
@@ -30,7 +31,7 @@ from kctl.model import TopicPartition
 from kctl.protocol.constants import NO_EPOCH
 from kctl.protocol.error_codes import ApiError
 from kctl.protocol.primitives import Buffer
-from kctl.records.memory_records import CURRENT_MAGIC, locations
+from kctl.records.memory_records import CURRENT_MAGIC
 from kctl.records.record_batch import MAGIC_OFFSET
 from kctl.runtime.disk import FileSlice
 from kctl.runtime.future import sleep
@@ -38,9 +39,6 @@ from kctl.runtime.recurring_warnings import RecurringWarnings
 from kctl.runtime.runtime import Runtime
 from kctl.runtime.wakeable_sleep import WakeableSleep
 
-# What is appended at once.
-BATCHES_PER_PART = 250
-BYTES_PER_PART = 512 * 1024
 OLD_FORMAT = "the source has records in a format before 0.11, which have no leader epochs"
 
 
@@ -224,21 +222,6 @@ class LinkLoop:
                 f"the last batch of the copy, before offset {log.log_end_offset}, is not the one "
                 "that the source has there: its topic was created again, or is another one",
             )
-
-
-def parts_of(records: Buffer | None) -> Iterator[memoryview | None]:
-    """Yield the whole batches of a response in parts, whose appends take a few milliseconds each;
-    None for a response without a whole batch."""
-    whole = memoryview(records or b"")
-    start = end = count = 0
-    for found in locations(whole):
-        if count and (
-            count == BATCHES_PER_PART or found.position + found.size - start > BYTES_PER_PART
-        ):
-            yield whole[start:end]
-            start, count = end, 0
-        end, count = found.position + found.size, count + 1
-    yield whole[start:end] if count else None
 
 
 def last_batch(log: UnifiedLog) -> Buffer:

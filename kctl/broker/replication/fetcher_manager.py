@@ -8,11 +8,12 @@ once, even while a request is in flight: the fetcher drops responses that no lon
 Kafka 2.7: kafka.server.{ReplicaFetcherManager, ReplicaFetcherThread}.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 
 from kctl.broker.log.unified_log import UnifiedLog
 from kctl.broker.quotas import ReplicationQuota
+from kctl.broker.replication.fetched_parts import parts_of
 from kctl.broker.replication.leadership import RoleChange
 from kctl.broker.replication.partition import Partition, Role
 from kctl.broker.replication.replica_fetcher import (
@@ -42,8 +43,13 @@ from kctl.work import while_wanted
 # considered dead.
 EXTRA_WAIT_MS = 30_000
 
-# Work of a truncation without what is prepared, in units of `Pace`.
+# Work, in units of `Pace`: of a truncation without what is prepared, and of what one partition of a
+# response requires. With records, it also grows with their bytes, as if all batches were small.
 UNITS_OF_TRUNCATION = 100
+UNITS_PER_PARTITION = 4
+BYTES_PER_UNIT = 64
+# Records that are appended at once, however many batches they hold.
+SMALL_BYTES = 16 * 1024
 
 # Returns where a broker listens for brokers, or None while this is unknown.
 EndpointOf = Callable[[int], Endpoint | None]
@@ -192,7 +198,7 @@ class FetcherLoop:
         clock = self._runtime.clock
         while self._is_open():
             request, actions = self.fetcher.next_request(clock.monotonic_ms())
-            await self._apply(actions)
+            await self._apply([actions])
             if not self._is_open():
                 break
             if request is None:
@@ -239,20 +245,32 @@ class FetcherLoop:
 
     # --- actions -----------------------------------------------------------------------------
 
-    async def _apply(self, actions: Sequence[Action]) -> None:
-        """Carry out all actions, truncations last: these take turns of the loop."""
+    async def _apply(self, required: Iterable[Sequence[Action]]) -> None:
+        """Carry out the actions that each partition requires, some partitions in each turn of the
+        loop, and truncations last, because these take turns of their own.
+
+        A partition's actions are determined and begun in the same turn, so that a change of its
+        leader, its log or this broker in an earlier turn is known.
+        """
         truncations = []
-        for action in actions:
-            tp = action.topic_partition
-            partition = self._replicas.partitions.get(tp)
-            if partition is None or partition.log is None:
-                self.fetcher.remove(tp)
-            elif isinstance(action, Truncate):
-                epoch = self.fetcher.leader_epoch_of(tp)
-                truncations.append((action, partition, partition.log, epoch))
-            else:
-                with self._failures_of(partition):
-                    self._carry_out(action, partition, partition.log)
+        for actions in required:
+            for action in actions:
+                tp = action.topic_partition
+                partition = self._replicas.partitions.get(tp)
+                if partition is None or partition.log is None:
+                    self.fetcher.remove(tp)
+                elif isinstance(action, Truncate):
+                    epoch = self.fetcher.leader_epoch_of(tp)
+                    truncations.append((action, partition, partition.log, epoch))
+                elif isinstance(action, Append):
+                    with self._failures_of(partition):
+                        await self._append(action, partition, partition.log)
+                else:
+                    with self._failures_of(partition):
+                        self._carry_out(action, partition.log)
+            await self._spend(UNITS_PER_PARTITION)
+            if self._is_closed:
+                return
         for truncation, partition, log, epoch in truncations:
             tp = truncation.topic_partition
 
@@ -265,6 +283,32 @@ class FetcherLoop:
 
             with self._failures_of(partition):
                 await self._truncate(truncation, log, is_wanted)
+
+    async def _spend(self, units: int) -> None:
+        """Count work that was done; wait for the next turn if this one is used up."""
+        if self._runtime.scheduler.is_turn_spent():
+            units = self._pace.UNITS_PER_TURN + 1
+        await self._pace.spend(units)
+
+    async def _append(self, action: Append, partition: Partition, log: UnifiedLog) -> None:
+        """Append the fetched records, in several turns if they are many."""
+        tp, fetched = action.topic_partition, action.records
+        # A partition that is fetched from another leader, or into another log, after a turn has
+        # whole batches of this one; the next request begins at their end.
+        epoch = self.fetcher.leader_epoch_of(tp)
+        for records in (fetched,) if len(fetched or b"") <= SMALL_BYTES else parts_of(fetched):
+            if records is not None:
+                on_replicated = self._replicas.on_replicated
+                if on_replicated is not None and records:
+                    on_replicated(tp.topic, len(records))
+            if partition.append_as_follower(
+                records, action.high_watermark, action.log_start_offset
+            ):
+                self._replicas.wake_fetches(tp)
+            if records:
+                await self._spend(len(records) // BYTES_PER_UNIT)
+                if not self._is_current(partition, log, epoch):
+                    return
 
     @contextmanager
     def _failures_of(self, partition: Partition) -> Iterator[None]:
@@ -299,18 +343,10 @@ class FetcherLoop:
         if await truncated(self._runtime.scheduler, self._replicas, log, offset, is_wanted):
             self._runtime.trace.info(f"{tp}: truncated to {offset} by leader {self._leader_id}")
 
-    def _carry_out(self, action: Action, partition: Partition, log: UnifiedLog) -> None:
+    def _carry_out(self, action: StartOver | GiveUp, log: UnifiedLog) -> None:
         trace = self._runtime.trace
         tp = action.topic_partition
         match action:
-            case Append():
-                on_replicated = self._replicas.on_replicated
-                if on_replicated is not None and action.records:
-                    on_replicated(tp.topic, len(action.records))
-                if partition.append_as_follower(
-                    action.records, action.high_watermark, action.log_start_offset
-                ):
-                    self._replicas.wake_fetches(tp)
             case StartOver():
                 log.truncate_fully_and_start_at(action.offset)
                 self._replicas.log_manager.futures.current_restarted(tp, action.offset)

@@ -25,7 +25,7 @@ fenced partition is dropped until the controller's next request (KIP-320).
 Kafka 2.7: kafka.server.{AbstractFetcherThread, ReplicaFetcherThread}.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from enum import Enum
 from typing import Any, Protocol
 
@@ -341,8 +341,12 @@ class ReplicaFetcher:
         for tp in self._requested:
             self.delay(tp, now_ms)
 
-    def on_response(self, response: Message, now_ms: int) -> list[Action]:
-        """Return the actions that the leader's response requires, per partition."""
+    def on_response(self, response: Message, now_ms: int) -> Iterator[Sequence[Action]]:
+        """Yield the actions that the leader's response requires, one partition after the other.
+
+        Each partition is judged when its actions are asked for, so that these still apply to what
+        has changed since the response arrived. A session is continued, or ended, at once.
+        """
         if isinstance(response, FetchResponse):
             return self._on_fetch(response, now_ms)
         if isinstance(response, OffsetForLeaderEpochResponse):
@@ -358,19 +362,25 @@ class ReplicaFetcher:
         now = (followed.leader_epoch, followed.log.log_end_offset)
         return followed if self._requested.get(tp) == now else None
 
-    def _on_fetch(self, response: FetchResponse, now_ms: int) -> list[Action]:
-        if not self._session.on_response(response):
-            if response.error_code not in _SESSION_ERRORS:
-                self.on_error(now_ms)
-            return []
-        actions: list[Action] = []
+    def _on_fetch(self, response: FetchResponse, now_ms: int) -> Iterator[Sequence[Action]]:
+        if self._session.on_response(response):
+            return self._on_fetched_partitions(response, now_ms)
+        if response.error_code not in _SESSION_ERRORS:
+            self.on_error(now_ms)
+        return iter(())
+
+    def _on_fetched_partitions(
+        self, response: FetchResponse, now_ms: int
+    ) -> Iterator[Sequence[Action]]:
         for topic in response.responses:
             for answer in topic.partition_responses:
                 tp = TopicPartition(topic.topic, answer.partition)
                 followed = self._current(tp)
-                if followed is not None:
-                    actions += self._on_fetched(tp, followed, answer, now_ms)
-        return actions
+                yield (
+                    ()
+                    if followed is None
+                    else tuple(self._on_fetched(tp, followed, answer, now_ms))
+                )
 
     def _on_fetched(
         self,
@@ -405,35 +415,34 @@ class ReplicaFetcher:
         if followed.log.log_start_offset < followed.log.log_end_offset <= leader_start_offset:
             yield StartOver(tp, leader_start_offset)
 
-    def _on_epochs(self, response: OffsetForLeaderEpochResponse, now_ms: int) -> list[Action]:
-        actions: list[Action] = []
+    def _on_epochs(
+        self, response: OffsetForLeaderEpochResponse, now_ms: int
+    ) -> Iterator[Sequence[Action]]:
         for topic in response.topics:
             for answer in topic.partitions:
                 tp = TopicPartition(topic.name, answer.partition_index)
                 followed = self._current(tp)
                 if followed is None:
-                    continue
-                if answer.error_code:
-                    actions += self._failed(tp, answer.error_code, now_ms)
-                    continue
-                offset, agrees = common_end(followed.log, answer.leader_epoch, answer.end_offset)
-                actions.append(Truncate(tp, offset))
-                followed.move_to(Phase.FETCHING if agrees else Phase.TRUNCATING)
-        return actions
-
-    def _on_offsets(self, response: ListOffsetResponse, now_ms: int) -> list[Action]:
-        actions: list[Action] = []
-        for topic in response.topics:
-            for answer in topic.partitions:
-                tp = TopicPartition(topic.name, answer.partition_index)
-                followed = self._current(tp)
-                if followed is None:
-                    continue
-                if answer.error_code:
-                    actions += self._failed(tp, answer.error_code, now_ms)
+                    yield ()
+                elif answer.error_code:
+                    yield tuple(self._failed(tp, answer.error_code, now_ms))
                 else:
-                    actions += self._on_found(tp, followed, answer.offset)
-        return actions
+                    epoch, end_offset = answer.leader_epoch, answer.end_offset
+                    offset, agrees = common_end(followed.log, epoch, end_offset)
+                    followed.move_to(Phase.FETCHING if agrees else Phase.TRUNCATING)
+                    yield (Truncate(tp, offset),)
+
+    def _on_offsets(self, response: ListOffsetResponse, now_ms: int) -> Iterator[Sequence[Action]]:
+        for topic in response.topics:
+            for answer in topic.partitions:
+                tp = TopicPartition(topic.name, answer.partition_index)
+                followed = self._current(tp)
+                if followed is None:
+                    yield ()
+                elif answer.error_code:
+                    yield tuple(self._failed(tp, answer.error_code, now_ms))
+                else:
+                    yield tuple(self._on_found(tp, followed, answer.offset))
 
     def _on_found(self, tp: TopicPartition, followed: _Followed, offset: int) -> Iterator[Action]:
         own_end = followed.log.log_end_offset

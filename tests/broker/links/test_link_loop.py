@@ -1,6 +1,6 @@
 """How a link appends what it has fetched."""
 
-from kctl.broker.links.link_loop import BATCHES_PER_PART, BYTES_PER_PART, parts_of
+from kctl.broker.replication.fetched_parts import BATCHES_PER_PART, BYTES_PER_PART, parts_of
 from kctl.records.builder import RecordBatchBuilder
 
 

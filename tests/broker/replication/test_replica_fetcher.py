@@ -85,6 +85,11 @@ def fetched(error_code=0, session_id=0, **fields):
     return FetchResponse(session_id=session_id, responses=[topic])
 
 
+def respond(fetcher, response, now_ms):
+    """Return the actions that the response requires."""
+    return [action for actions in fetcher.on_response(response, now_ms) for action in actions]
+
+
 def ask(fetcher, now_ms=0):
     """Return (request, its only partition)."""
     request, actions = fetcher.next_request(now_ms)
@@ -104,7 +109,7 @@ def test_records_are_appended_with_the_leaders_offsets():
     fetcher = following(EpochLog(1))
     ask(fetcher)
     answer = fetched(high_watermark=7, log_start_offset=0, record_set=b"batches")
-    assert fetcher.on_response(answer, 0) == [Append(TP, b"batches", 7, 0)]
+    assert respond(fetcher, answer, 0) == [Append(TP, b"batches", 7, 0)]
 
 
 def test_a_response_that_no_longer_applies_is_dropped():
@@ -112,13 +117,13 @@ def test_a_response_that_no_longer_applies_is_dropped():
     fetcher = following(log)
     ask(fetcher)
     log.epochs.append(2)
-    assert fetcher.on_response(fetched(record_set=b"old"), 0) == []
+    assert respond(fetcher, fetched(record_set=b"old"), 0) == []
     ask(fetcher)
     fetcher.add(TP, 6, log)
-    assert fetcher.on_response(fetched(record_set=b"of a former leader"), 0) == []
+    assert respond(fetcher, fetched(record_set=b"of a former leader"), 0) == []
     ask(fetcher)
     fetcher.remove(TP)
-    assert fetcher.on_response(fetched(record_set=b"of nobody"), 0) == []
+    assert respond(fetcher, fetched(record_set=b"of nobody"), 0) == []
 
 
 def test_diverged_logs_are_truncated_where_the_leader_says():
@@ -128,7 +133,7 @@ def test_diverged_logs_are_truncated_where_the_leader_says():
     ask(fetcher)
     answer = fetched(high_watermark=5, diverging_epoch=EpochEndOffset(epoch=1, end_offset=2))
     # And the high watermark of that response is not adopted (KAFKA-14704).
-    assert fetcher.on_response(answer, 0) == [Truncate(TP, 2)]
+    assert respond(fetcher, answer, 0) == [Truncate(TP, 2)]
 
 
 def test_an_epoch_unknown_to_the_leader_is_removed_completely():
@@ -137,7 +142,7 @@ def test_an_epoch_unknown_to_the_leader_is_removed_completely():
     fetcher = following(log)
     ask(fetcher)
     answer = fetched(diverging_epoch=EpochEndOffset(epoch=1, end_offset=2))
-    assert fetcher.on_response(answer, 0) == [Truncate(TP, 2)]
+    assert respond(fetcher, answer, 0) == [Truncate(TP, 2)]
 
 
 def test_before_kip_595_epochs_are_looked_up_until_logs_agree():
@@ -147,7 +152,7 @@ def test_before_kip_595_epochs_are_looked_up_until_logs_agree():
     request, asked = ask(fetcher)
     assert isinstance(request, OffsetForLeaderEpochRequest)
     assert (asked.leader_epoch, asked.current_leader_epoch, request.replica_id) == (2, 5, 2)
-    (cut,) = fetcher.on_response(epoch_end(1, 1), 0)
+    (cut,) = respond(fetcher, epoch_end(1, 1), 0)
     assert cut == Truncate(TP, 1)
     log.truncate(cut.offset)
     request, asked = ask(fetcher)
@@ -160,13 +165,13 @@ def test_a_response_with_an_epoch_unknown_here_causes_another_request():
     log = EpochLog(1, 1, 3, 3)
     fetcher = following(log, options=OLD)
     ask(fetcher)
-    (cut,) = fetcher.on_response(epoch_end(2, 2), 0)
+    (cut,) = respond(fetcher, epoch_end(2, 2), 0)
     log.truncate(cut.offset)
     assert cut == Truncate(TP, 2)
     request, asked = ask(fetcher)
     assert isinstance(request, OffsetForLeaderEpochRequest)
     assert asked.leader_epoch == 1
-    assert fetcher.on_response(epoch_end(1, 1), 0) == [Truncate(TP, 1)]
+    assert respond(fetcher, epoch_end(1, 1), 0) == [Truncate(TP, 1)]
 
 
 def epoch_end(epoch, end_offset, error_code=0):
@@ -196,14 +201,14 @@ def test_a_leader_that_begins_later_is_followed_from_its_start():
     log = EpochLog(1, 1)
     fetcher = following(log)
     ask(fetcher)
-    assert fetcher.on_response(fetched(ErrorCode.OFFSET_OUT_OF_RANGE), 0) == []
+    assert respond(fetcher, fetched(ErrorCode.OFFSET_OUT_OF_RANGE), 0) == []
     request, asked = ask(fetcher)
     assert isinstance(request, ListOffsetRequest)
     assert (asked.timestamp, asked.current_leader_epoch) == (-1, 5)
-    assert fetcher.on_response(offset_found(90), 0) == []
+    assert respond(fetcher, offset_found(90), 0) == []
     _, asked = ask(fetcher)
     assert asked.timestamp == -2
-    assert fetcher.on_response(offset_found(50), 0) == [StartOver(TP, 50)]
+    assert respond(fetcher, offset_found(50), 0) == [StartOver(TP, 50)]
 
 
 def test_a_log_without_a_record_that_the_leader_has_starts_over():
@@ -213,22 +218,22 @@ def test_a_log_without_a_record_that_the_leader_has_starts_over():
     fetcher = following(log)
     ask(fetcher)
     answer = fetched(diverging_epoch=EpochEndOffset(epoch=1, end_offset=3), log_start_offset=3)
-    assert fetcher.on_response(answer, 0) == [Truncate(TP, 3)]
+    assert respond(fetcher, answer, 0) == [Truncate(TP, 3)]
     log.truncate(3)
     ask(fetcher)
     answer = fetched(high_watermark=5, log_start_offset=3, record_set=b"batches")
-    assert fetcher.on_response(answer, 0) == [StartOver(TP, 3), Append(TP, b"batches", 5, 3)]
+    assert respond(fetcher, answer, 0) == [StartOver(TP, 3), Append(TP, b"batches", 5, 3)]
 
 
 def test_a_log_that_shared_records_with_its_leader_goes_on_when_they_are_deleted():
     log = EpochLog(1, 1)
     fetcher = following(log)
     ask(fetcher)
-    assert fetcher.on_response(fetched(high_watermark=2, log_start_offset=0), 0) == [
+    assert respond(fetcher, fetched(high_watermark=2, log_start_offset=0), 0) == [
         Append(TP, None, 2, 0)
     ]
     ask(fetcher)
-    assert fetcher.on_response(fetched(high_watermark=2, log_start_offset=2), 0) == [
+    assert respond(fetcher, fetched(high_watermark=2, log_start_offset=2), 0) == [
         Append(TP, None, 2, 2)
     ]
 
@@ -236,7 +241,7 @@ def test_a_log_that_shared_records_with_its_leader_goes_on_when_they_are_deleted
 def test_an_empty_log_does_not_start_over():
     fetcher = following(EpochLog(start=4, high_watermark=4))
     ask(fetcher)
-    assert fetcher.on_response(fetched(high_watermark=4, log_start_offset=4), 0) == [
+    assert respond(fetcher, fetched(high_watermark=4, log_start_offset=4), 0) == [
         Append(TP, None, 4, 4)
     ]
 
@@ -245,16 +250,16 @@ def test_a_log_that_ends_after_its_leaders_is_truncated():
     """After an unclean election."""
     fetcher = following(EpochLog(1, 1, 1))
     ask(fetcher)
-    fetcher.on_response(fetched(ErrorCode.OFFSET_OUT_OF_RANGE), 0)
+    respond(fetcher, fetched(ErrorCode.OFFSET_OUT_OF_RANGE), 0)
     ask(fetcher)
-    assert fetcher.on_response(offset_found(1), 0) == [Truncate(TP, 1)]
+    assert respond(fetcher, offset_found(1), 0) == [Truncate(TP, 1)]
     assert isinstance(ask(fetcher)[0], FetchRequest)
 
 
 def test_a_fenced_follower_waits_for_the_controller():
     fetcher = following(EpochLog(1))
     ask(fetcher)
-    (given_up,) = fetcher.on_response(fetched(ErrorCode.FENCED_LEADER_EPOCH), 0)
+    (given_up,) = respond(fetcher, fetched(ErrorCode.FENCED_LEADER_EPOCH), 0)
     assert isinstance(given_up, GiveUp)
     assert len(fetcher) == 0
     assert fetcher.next_request(0) == (None, [])
@@ -272,7 +277,7 @@ def test_a_fenced_follower_waits_for_the_controller():
 def test_a_leader_that_returns_an_error_is_retried_after_a_pause(code):
     fetcher = following(EpochLog(1))
     ask(fetcher)
-    assert fetcher.on_response(fetched(code), now_ms=100) == []
+    assert respond(fetcher, fetched(code), now_ms=100) == []
     assert fetcher.next_request(1099) == (None, [])
     assert fetcher.next_due_ms() == 1100
     assert isinstance(ask(fetcher, 1100)[0], FetchRequest)
@@ -283,14 +288,14 @@ def test_a_session_names_only_what_changed():
     fetcher = following(log)
     request, _ = ask(fetcher)
     assert (request.session_id, request.session_epoch) == (0, 0)
-    fetcher.on_response(fetched(session_id=77), 0)
+    respond(fetcher, fetched(session_id=77), 0)
     request, asked = ask(fetcher)
     assert (request.session_id, request.session_epoch, asked) == (77, 1, None)
-    fetcher.on_response(FetchResponse(session_id=77), 0)
+    respond(fetcher, FetchResponse(session_id=77), 0)
     log.epochs.append(1)
     request, asked = ask(fetcher)
     assert (request.session_epoch, asked.fetch_offset) == (2, 2)
-    fetcher.on_response(FetchResponse(session_id=77), 0)
+    respond(fetcher, FetchResponse(session_id=77), 0)
     fetcher.remove(TP)
     fetcher.add(TopicPartition("u", 3), 1, EpochLog(1))
     request, _ = fetcher.next_request(0)
@@ -301,10 +306,10 @@ def test_a_session_names_only_what_changed():
 def test_a_lost_session_is_reopened_at_once_and_after_a_lost_response_with_a_pause():
     fetcher = following(EpochLog(1))
     ask(fetcher)
-    fetcher.on_response(fetched(session_id=77), 0)
+    respond(fetcher, fetched(session_id=77), 0)
     ask(fetcher)
     lost = FetchResponse(error_code=ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
-    assert fetcher.on_response(lost, 0) == []
+    assert respond(fetcher, lost, 0) == []
     request, asked = ask(fetcher)
     assert (request.session_id, request.session_epoch, asked.fetch_offset) == (0, 0, 1)
     fetcher.on_error(now_ms=50)

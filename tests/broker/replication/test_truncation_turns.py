@@ -41,7 +41,7 @@ def turns_of(world, task):
 
 
 def test_the_log_is_truncated_in_the_last_of_several_turns(world, loop):
-    task = world.runtime.scheduler.spawn(loop._apply([Truncate(TP, 2990)]), "test")
+    task = world.runtime.scheduler.spawn(loop._apply([[Truncate(TP, 2990)]]), "test")
     ends = turns_of(world, task)
     assert len(ends) > 4
     assert set(ends) == {BATCHES}
@@ -52,7 +52,7 @@ def test_the_log_is_truncated_in_the_last_of_several_turns(world, loop):
 @pytest.mark.parametrize("change", ["another leader", "led here", "deleted", "closed"])
 def test_a_log_whose_role_changes_meanwhile_is_not_truncated(world, loop, change):
     log = world.partition.log
-    task = world.runtime.scheduler.spawn(loop._apply([Truncate(TP, 2990)]), "test")
+    task = world.runtime.scheduler.spawn(loop._apply([[Truncate(TP, 2990)]]), "test")
     world.runtime.scheduler.turn()
     assert not task.done
     if change == "another leader":
