@@ -17,6 +17,8 @@ from kctl.model import TopicPartition
 
 ALL_REPLICAS = "*"
 UNLIMITED = None
+# Topics whose lists of throttled replicas are kept.
+LISTS_MAX = 1_000
 
 # Returns a topic's overrides as last read.
 TopicConfigOf = Callable[[str], Mapping[str, str]]
@@ -42,13 +44,30 @@ class ReplicationQuota:
         # Bytes per second; None: no limit.
         self.rate: int | None = UNLIMITED
         self._sampled = SampledRate(is_simple=True)
+        # Per topic: the override as last read, and what it says of this broker.
+        self._here: dict[str, tuple[str, frozenset[str]]] = {}
 
     def is_throttled(self, tp: TopicPartition) -> bool:
         """Return whether the partition's replica on this broker is throttled."""
         if self.rate is UNLIMITED:
             return False
         named = self._topic_config(tp.topic).get(self._replicas_key, "")
-        return named == ALL_REPLICAS or f"{tp.partition}:{self._broker_id}" in named.split(",")
+        if not named or named == ALL_REPLICAS:
+            return bool(named)
+        return f"{tp.partition}:{self._broker_id}" in self._replicas_here(tp.topic, named)
+
+    def _replicas_here(self, topic: str, named: str) -> frozenset[str]:
+        """Return the replicas on this broker that `named` lists. A list that moves a whole topic is
+        long, and is examined for each of its partitions in each fetch."""
+        known = self._here.get(topic)
+        if known is not None and known[0] == named:
+            return known[1]
+        suffix = f":{self._broker_id}"
+        here = frozenset(name for name in named.split(",") if name.endswith(suffix))
+        if known is None and len(self._here) >= LISTS_MAX:
+            self._here.clear()
+        self._here[topic] = (named, here)
+        return here
 
     def record(self, count: int, now_ms: int) -> None:
         """Count `count` bytes of throttled replicas."""

@@ -1,6 +1,8 @@
 """The rate at which throttled replicas are copied."""
 
-from kctl.broker.quotas import ReplicationQuota
+from typing import ClassVar
+
+from kctl.broker.quotas import LISTS_MAX, ReplicationQuota
 from kctl.model import TopicPartition
 
 KEY = "leader.replication.throttled.replicas"
@@ -45,3 +47,33 @@ def test_a_rate_of_zero_stops_throttled_replicas():
     stopped = quota(rate=0)
     stopped.record(1, 0)
     assert stopped.is_exceeded(0)
+
+
+class Listed(str):
+    """A list of replicas that counts how often it is examined."""
+
+    __slots__ = ()
+    examined: ClassVar[int] = 0
+
+    def split(self, *arguments):
+        Listed.examined += 1
+        return super().split(*arguments)
+
+
+def test_the_list_of_a_wide_topic_is_examined_once_until_it_changes(monkeypatch):
+    monkeypatch.setattr(Listed, "examined", 0)
+    topic = {KEY: Listed(",".join(f"{number}:1" for number in range(2_000)))}
+    wide = quota(t=topic)
+    assert all(wide.is_throttled(TopicPartition("t", number)) for number in range(2_000))
+    assert Listed.examined == 1
+    topic[KEY] = Listed("7:1,8:2")
+    assert wide.is_throttled(TopicPartition("t", 7))
+    assert not wide.is_throttled(TopicPartition("t", 8))
+    assert Listed.examined == 2
+
+
+def test_lists_of_few_topics_are_kept():
+    many = quota(**{f"t{number}": {KEY: f"{number}:1"} for number in range(3 * LISTS_MAX)})
+    for number in range(3 * LISTS_MAX):
+        assert many.is_throttled(TopicPartition(f"t{number}", number))
+        assert len(many._here) <= LISTS_MAX
