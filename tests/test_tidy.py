@@ -1,6 +1,7 @@
 """House rules that a machine can check: sizes, docstrings, prints, stray code."""
 
 import ast
+import builtins
 import re
 import tokenize
 import tomllib
@@ -461,6 +462,20 @@ def test_the_bases_of_classes_that_may_be_compiled_may_be_compiled():
             if isinstance(node, ast.ClassDef)
             and any(isinstance(base, ast.Name) and base.id in interpreted for base in node.bases)
         ]
+    assert found == []
+
+
+def test_classes_that_may_be_compiled_inherit_from_no_other_builtin_than_exception():
+    # mypyc ends with "Inheriting from most builtin types is unimplemented".
+    builtin = {name for name, it in vars(builtins).items() if isinstance(it, type)}
+    refused = builtin - {"object", "Exception", "BaseException", "dict"}
+    found = [
+        f"{name(path)}:{node.lineno} {node.name}"
+        for path in compiled_modules()
+        for node in ast.walk(ast.parse(text_of(path)))
+        if isinstance(node, ast.ClassDef)
+        and any(isinstance(base, ast.Name) and base.id in refused for base in node.bases)
+    ]
     assert found == []
 
 

@@ -30,8 +30,18 @@ Finding = tuple[int, str]
 
 def compiled_modules() -> list[Path]:
     """Return the paths of the modules that may be compiled, which pyproject.toml lists."""
+    return [ROOT / path for path in _settings()["modules"]]
+
+
+def required() -> list[str]:
+    """Return what the compiled build requires."""
+    return _settings()["requires"]
+
+
+def _settings() -> dict[str, list[str]]:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())
-    return [ROOT / path for path in project["tool"]["kctl-compiled"]["modules"]]
+    found: dict[str, list[str]] = project["tool"]["kctl-compiled"]
+    return found
 
 
 def find_miscompiled(source: str) -> list[Finding]:

@@ -140,7 +140,7 @@ COMMANDS = (
     ),
     CommandRow("man", "kctl.cli.man", "Write the manual pages."),
     CommandRow("help", "kctl.cli.help_command", "Show the help of a command."),
-    CommandRow("version", "kctl.cli.version", "Show the version."),
+    CommandRow("version", "kctl.cli.version", "Show the version and the build."),
 )
 
 _STATUSES = "\n".join(f"  {status:<3}  {status.meaning}" for status in ExitStatus)

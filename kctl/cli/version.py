@@ -1,6 +1,7 @@
-"""kctl version: prints what `kctl --version` prints."""
+"""kctl version: prints what `kctl --version` prints, and which build it is."""
 
 from kctl import __version__
+from kctl.builds import is_compiled
 from kctl.cli.declaration.command import local_command
 from kctl.cli.declaration.declarations import CommandGroup
 from kctl.cli.failures import DONE
@@ -13,11 +14,12 @@ def register(app: CommandGroup) -> None:
 
 
 def version() -> int:
-    """Show the version.
+    """Show the version, and whether the request path is compiled.
 
     \b
     Examples:
       kctl version
     """
-    Output().write(f"kctl {__version__}\n")
+    build = "compiled" if is_compiled() else "pure Python"
+    Output().write(f"kctl {__version__} ({build})\n")
     return DONE

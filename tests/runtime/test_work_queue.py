@@ -5,6 +5,7 @@ import pytest
 from kctl.runtime import work_queue
 from kctl.runtime.work_queue import WorkQueue
 from kctl.work import EXCLUSIVE
+from tests.support.builds import needs_sources
 from tests.support.virtual_runtime import virtual_runtime
 
 
@@ -81,6 +82,7 @@ def test_an_error_ends_only_the_work_that_raised_it(scheduler):
     assert [type(error) for error in errors] == [ValueError]
 
 
+@needs_sources
 def test_concurrent_work_is_limited(scheduler, monkeypatch):
     monkeypatch.setattr(work_queue, "ACTIVE_MAX", 2)
     log = []

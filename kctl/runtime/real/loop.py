@@ -62,7 +62,7 @@ _NOTED_SECONDS: Final = NOTED_MS / 1000
 WAIT_MS_MAX: Final = 86_400_000
 
 
-class LoopStoppedError(RuntimeError):
+class LoopStoppedError(Exception):
     """The loop was stopped before what it ran for was done."""
 
 

@@ -76,6 +76,7 @@ from kctl.protocol.messages.write_txn_markers import (
     WriteTxnMarkersRequest,
 )
 from kctl.work import Pace, at_once
+from tests.support.builds import needs_sources
 from tests.support.virtual_runtime import virtual_runtime
 
 COUNT = 5_000
@@ -397,6 +398,7 @@ def test_a_small_fetch_is_read_without_a_turn():
     assert [it.topic for it in answers[0].responses] == ["t3"]
 
 
+@needs_sources
 def test_the_response_to_a_fetch_of_many_topics_is_put_together_in_turns(monkeypatch):
     monkeypatch.setattr(fetch, "_partition_response", lambda _services, it, _version: it)
     results = [(name, name) for name in NAMES]

@@ -23,6 +23,7 @@ from kctl.protocol.messages.metadata import (
 )
 from kctl.protocol.server_phase import ServerPhase
 from tests.broker.network.test_server import Broker, answer_with_group, heartbeat
+from tests.support.builds import needs_sources
 from tests.support.filled_requests import array_paths, filled
 from tests.support.raw_requests import decode_response
 
@@ -36,6 +37,7 @@ def handle(request):
         request.reply(ListGroupsResponse(groups=GROUPS))
 
 
+@needs_sources
 def test_other_requests_are_answered_while_a_large_response_is_encoded(loop, monkeypatch):
     turns = []
     schedule = loop.scheduler.call_later

@@ -10,6 +10,7 @@ from kctl.broker.network.request_memory import RequestMemory
 from kctl.protocol.api_keys import ApiKey
 from kctl.protocol.messages.produce import ProduceResponse
 from tests.broker.network.test_server import Broker, answer_with_group, heartbeat
+from tests.support.builds import needs_sources
 from tests.support.raw_requests import decode_response, produce_request
 from tests.support.virtual_runtime import VirtualClock, VirtualScheduler
 
@@ -50,6 +51,7 @@ def test_over_the_budget_of_request_bytes_one_large_request_is_taken_at_a_time(l
     assert broker.counters.queued_request_bytes == 0
 
 
+@needs_sources
 def test_unfinished_small_requests_share_a_limit(loop, monkeypatch):
     """10,000 connections with 32 KiB of one each held 320 MiB."""
     monkeypatch.setattr(request_memory, "UNFINISHED_SMALL_BYTES_MAX", 10_000)

@@ -25,6 +25,7 @@ from kctl.protocol.messages.stop_replica import (
 from kctl.runtime.turns import fail_loudly
 from kctl.work import at_once
 from tests.broker.replication.conftest import BROKER_EPOCH, ME
+from tests.support.builds import needs_sources
 from tests.support.log_world import batch, bytes_of
 
 LOGS_PER_TURN = PARTITIONS_PER_TURN // UNITS_PER_LOG + 1
@@ -138,6 +139,7 @@ def test_a_waiting_fetch_counts_what_its_first_read_found(world):
     assert len(answered) == 1
 
 
+@needs_sources
 def test_a_turn_records_few_partitions_of_a_followers_fetch(world, monkeypatch):
     count = READS_PER_TURN + 5
     monkeypatch.setattr(fetch_reader, "READS_PER_TURN", count + 1)
