@@ -54,6 +54,7 @@ from kctl.protocol.messages.offset_for_leader_epoch import (
     OffsetForLeaderTopic,
 )
 from kctl.protocol.schema import Message
+from kctl.work import at_once
 
 CONSUMER = -1
 WAIT_MS_MAX = 500
@@ -251,7 +252,7 @@ class LinkFetcher:
     def _fetch_request(self, due: _Due) -> Message:
         request = _fetch_request(max_wait_ms=WAIT_MS_MAX)
         wanted = {tp: _asked_from(tp, it, it.log.log_end_offset) for tp, it in due}
-        self._session.fill(request, wanted)
+        at_once(self._session.fill(request, wanted))
         return request
 
     # --- responses ---------------------------------------------------------------------------

@@ -9,7 +9,8 @@ Invariant: `_sent` is the content of the leader's session, if it has one.
 Kafka 2.7: org.apache.kafka.clients.FetchSessionHandler.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Container
+from typing import Final
 
 from kctl.broker.fetch_session import EPOCH_MAX, INITIAL_EPOCH, INVALID_SESSION_ID
 from kctl.model import TopicPartition
@@ -21,6 +22,10 @@ from kctl.protocol.messages.fetch import (
     FetchTopic,
     ForgottenTopic,
 )
+from kctl.work import Work
+
+# Of a request, in one turn of the loop: one or two milliseconds.
+PARTITIONS_PER_TURN: Final = 500
 
 
 class FetchSessionHandler:
@@ -31,26 +36,35 @@ class FetchSessionHandler:
         self._epoch = INITIAL_EPOCH
         self._sent: dict[TopicPartition, FetchPartition] = {}
 
-    def fill(self, request: FetchRequest, wanted: Mapping[TopicPartition, FetchPartition]) -> None:
-        """Set the partitions of `request` so that it fetches the `wanted` ones."""
+    def fill(
+        self, request: FetchRequest, wanted: dict[TopicPartition, FetchPartition]
+    ) -> Work[None]:
+        """Set the partitions of `request` so that it fetches the `wanted` ones, some in each turn;
+        `wanted` is kept."""
         request.session_id, request.session_epoch = self.session_id, self._epoch
-        if self._epoch == INITIAL_EPOCH:
-            named = wanted
-        else:
-            named = {tp: p for tp, p in wanted.items() if self._sent.get(tp) != p}
-            forgotten = [tp for tp in self._sent if tp not in wanted]
-            request.forgotten_topics_data = [
-                ForgottenTopic(topic=topic, partitions=numbers)
-                for topic, numbers in _by_topic(forgotten).items()
-            ]
+        is_full = self._epoch == INITIAL_EPOCH
         # Only adjacent partitions share an entry: the leader fills its response in request order.
         topics: list[FetchTopic] = []
-        for tp, partition in named.items():
-            if not topics or topics[-1].topic != tp.topic:
-                topics.append(FetchTopic(topic=tp.topic))
-            topics[-1].partitions.append(partition)
+        for number, (tp, partition) in enumerate(wanted.items(), 1):
+            if number % PARTITIONS_PER_TURN == 0:
+                yield
+            if is_full or self._sent.get(tp) != partition:
+                if not topics or topics[-1].topic != tp.topic:
+                    topics.append(FetchTopic(topic=tp.topic))
+                topics[-1].partitions.append(partition)
         request.topics = topics
-        self._sent = dict(wanted)
+        if not is_full:
+            request.forgotten_topics_data = yield from self._forgotten(wanted)
+        self._sent = wanted
+
+    def _forgotten(self, wanted: Container[TopicPartition]) -> Work[list[ForgottenTopic]]:
+        topics: dict[str, list[int]] = {}
+        for number, tp in enumerate(self._sent, 1):
+            if number % PARTITIONS_PER_TURN == 0:
+                yield
+            if tp not in wanted:
+                topics.setdefault(tp.topic, []).append(tp.partition)
+        return [ForgottenTopic(topic=topic, partitions=found) for topic, found in topics.items()]
 
     def on_response(self, response: FetchResponse) -> bool:
         """Return whether the response is valid; if not, the next request begins a new session."""
@@ -70,10 +84,3 @@ class FetchSessionHandler:
         """Begin a new session, because the state of the leader's session is unknown without a
         response."""
         self._epoch = INITIAL_EPOCH
-
-
-def _by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
-    topics: dict[str, list[int]] = {}
-    for topic, number in partitions:
-        topics.setdefault(topic, []).append(number)
-    return topics

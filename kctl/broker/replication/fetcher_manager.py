@@ -197,7 +197,9 @@ class FetcherLoop:
         await self._sleep.until(0)
         clock = self._runtime.clock
         while self._is_open():
-            request, actions = self.fetcher.next_request(clock.monotonic_ms())
+            request, actions = await done_in_turns(
+                self._runtime.scheduler, self.fetcher.next_request(clock.monotonic_ms())
+            )
             await self._apply([actions])
             if not self._is_open():
                 break

@@ -25,12 +25,12 @@ fenced partition is dropped until the controller's next request (KIP-320).
 Kafka 2.7: kafka.server.{AbstractFetcherThread, ReplicaFetcherThread}.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from enum import Enum
 from typing import Any, Protocol
 
 from kctl.broker.quotas import ReplicationQuota
-from kctl.broker.replication.fetch_session_handler import FetchSessionHandler
+from kctl.broker.replication.fetch_session_handler import PARTITIONS_PER_TURN, FetchSessionHandler
 from kctl.lazy_dataclass import dataclass
 from kctl.model import TopicPartition
 from kctl.protocol.constants import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, NO_EPOCH
@@ -54,6 +54,7 @@ from kctl.protocol.messages.offset_for_leader_epoch import (
     OffsetForLeaderTopic,
 )
 from kctl.protocol.schema import Message
+from kctl.work import Work
 
 # How long a throttled partition pauses before the rate is checked again.
 THROTTLED_PAUSE_MS = 100
@@ -233,54 +234,70 @@ class ReplicaFetcher:
 
     # --- requests ----------------------------------------------------------------------------
 
-    def next_request(self, now_ms: int) -> tuple[Message | None, list[Action]]:
-        """Return the next request (None: nothing is due) and the actions to apply before it."""
-        actions = self._truncate_without_epochs()
-        self._requested = {}
+    def next_request(self, now_ms: int) -> Work[tuple[Message | None, list[Action]]]:
+        """Return the next request (None: nothing is due) and the actions to apply before it, in the
+        same turn.
+
+        Some partitions are examined in each turn. One that changes in a later turn is requested as
+        it was, and its response no longer applies.
+        """
+        truncations: list[tuple[_Followed, Truncate]] = []
         due: dict[Phase, list[tuple[TopicPartition, _Followed]]] = {}
-        for tp, followed in self._partitions.items():
+        self._requested = {}
+        for number, (tp, followed) in enumerate(list(self._partitions.items()), 1):
+            if number % PARTITIONS_PER_TURN == 0:
+                yield
+            if followed.phase is Phase.TRUNCATING and followed.log.latest_epoch == NO_EPOCH:
+                # The high watermark is the only point that is known to agree.
+                if followed.log.high_watermark < followed.log.log_end_offset:
+                    truncations.append((followed, Truncate(tp, followed.log.high_watermark)))
+                followed.move_to(Phase.FETCHING)
             if followed.wait_until_ms <= now_ms and not followed.is_held:
                 due.setdefault(followed.phase, []).append((tp, followed))
+        request = yield from self._request_of(due, now_ms)
+        return request, [
+            truncate
+            for followed, truncate in truncations
+            if self._partitions.get(truncate.topic_partition) is followed
+        ]
+
+    def _request_of(
+        self, due: Mapping[Phase, list[tuple[TopicPartition, _Followed]]], now_ms: int
+    ) -> Work[Message | None]:
         if Phase.TRUNCATING in due:
-            return self._epochs_request(due[Phase.TRUNCATING]), actions
+            return (yield from self._epochs_request(due[Phase.TRUNCATING]))
         for phase, timestamp in _LOOKED_UP.items():
             if phase in due:
-                return self._offsets_request(due[phase], timestamp), actions
-        fetching = self._without_throttled(due.get(Phase.FETCHING, []), now_ms)
-        return (self._fetch_request(fetching) if fetching else None), actions
+                return (yield from self._offsets_request(due[phase], timestamp))
+        fetching = yield from self._without_throttled(due.get(Phase.FETCHING, []), now_ms)
+        return (yield from self._fetch_request(fetching)) if fetching else None
 
     def _without_throttled(
         self, due: list[tuple[TopicPartition, _Followed]], now_ms: int
-    ) -> list[tuple[TopicPartition, _Followed]]:
+    ) -> Work[list[tuple[TopicPartition, _Followed]]]:
         """Return `due` without throttled partitions if follower.replication.throttled.rate is
         exceeded."""
         quota = self._quota
         if quota is None or not quota.is_exceeded(now_ms):
             return due
         kept = []
-        for tp, followed in due:
+        for number, (tp, followed) in enumerate(due, 1):
+            if number % PARTITIONS_PER_TURN == 0:
+                yield
             if followed.is_in_sync or not quota.is_throttled(tp):
                 kept.append((tp, followed))
             else:
                 followed.wait_until_ms = now_ms + THROTTLED_PAUSE_MS
         return kept
 
-    def _truncate_without_epochs(self) -> list[Action]:
-        """Truncate logs without epochs to their high watermark, the only point known to agree."""
-        actions: list[Action] = []
-        for tp, followed in self._partitions.items():
-            if followed.phase is Phase.TRUNCATING and followed.log.latest_epoch == NO_EPOCH:
-                if followed.log.high_watermark < followed.log.log_end_offset:
-                    actions.append(Truncate(tp, followed.log.high_watermark))
-                followed.move_to(Phase.FETCHING)
-        return actions
-
     def _record_request(self, tp: TopicPartition, followed: _Followed) -> None:
         self._requested[tp] = (followed.leader_epoch, followed.log.log_end_offset)
 
-    def _epochs_request(self, due: list[tuple[TopicPartition, _Followed]]) -> Message:
+    def _epochs_request(self, due: list[tuple[TopicPartition, _Followed]]) -> Work[Message]:
         topics: dict[str, OffsetForLeaderTopic] = {}
-        for tp, followed in due:
+        for number, (tp, followed) in enumerate(due, 1):
+            if number % PARTITIONS_PER_TURN == 0:
+                yield
             self._record_request(tp, followed)
             topic = topics.setdefault(tp.topic, OffsetForLeaderTopic(name=tp.topic))
             topic.partitions.append(
@@ -296,9 +313,11 @@ class ReplicaFetcher:
 
     def _offsets_request(
         self, due: list[tuple[TopicPartition, _Followed]], timestamp: int
-    ) -> Message:
+    ) -> Work[Message]:
         topics: dict[str, ListOffsetTopic] = {}
-        for tp, followed in due:
+        for number, (tp, followed) in enumerate(due, 1):
+            if number % PARTITIONS_PER_TURN == 0:
+                yield
             self._record_request(tp, followed)
             topic = topics.setdefault(tp.topic, ListOffsetTopic(name=tp.topic))
             topic.partitions.append(
@@ -310,10 +329,12 @@ class ReplicaFetcher:
             )
         return ListOffsetRequest(replica_id=self._options.broker_id, topics=list(topics.values()))
 
-    def _fetch_request(self, due: list[tuple[TopicPartition, _Followed]]) -> Message:
+    def _fetch_request(self, due: list[tuple[TopicPartition, _Followed]]) -> Work[Message]:
         options = self._options
         wanted = {}
-        for tp, followed in due:
+        for number, (tp, followed) in enumerate(due, 1):
+            if number % PARTITIONS_PER_TURN == 0:
+                yield
             self._record_request(tp, followed)
             log = followed.log
             wanted[tp] = FetchPartition(
@@ -330,7 +351,7 @@ class ReplicaFetcher:
             min_bytes=options.bytes_min,
             max_bytes=options.response_bytes_max,
         )
-        self._session.fill(request, wanted)
+        yield from self._session.fill(request, wanted)
         return request
 
     # --- responses ---------------------------------------------------------------------------

@@ -3,6 +3,7 @@
 from kctl.broker.replication.fetch_session_handler import FetchSessionHandler
 from kctl.model import TopicPartition
 from kctl.protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse
+from kctl.work import at_once
 
 A0, B0, A1 = TopicPartition("a", 0), TopicPartition("b", 0), TopicPartition("a", 1)
 
@@ -13,7 +14,7 @@ def wanted(*partitions, offset=0):
 
 def named(handler, partitions):
     request = FetchRequest()
-    handler.fill(request, partitions)
+    at_once(handler.fill(request, partitions))
     return [(topic.topic, [p.partition for p in topic.partitions]) for topic in request.topics]
 
 

@@ -15,7 +15,7 @@ from kctl.protocol.messages.fetch import (
     FetchableTopicResponse,
     FetchResponse,
 )
-from kctl.work import Pace
+from kctl.work import Pace, at_once
 from tests.broker.replication.conftest import ME
 from tests.support.log_world import batch
 
@@ -70,7 +70,7 @@ def large_response():
 
 def begin(world, loop, response):
     """Begin to apply the response to a request for all partitions; return the task."""
-    loop.fetcher.next_request(0)
+    at_once(loop.fetcher.next_request(0))
     return world.runtime.scheduler.spawn(loop._apply(loop.fetcher.on_response(response, 0)), "test")
 
 

@@ -5,6 +5,7 @@ Logs here are lists of epochs, one per record: [1, 1, 2] is three records, the l
 
 import pytest
 
+from kctl.broker.replication.fetch_session_handler import PARTITIONS_PER_TURN
 from kctl.broker.replication.replica_fetcher import (
     Append,
     FetcherOptions,
@@ -34,6 +35,8 @@ from kctl.protocol.messages.offset_for_leader_epoch import (
     OffsetForLeaderPartitionResult,
     OffsetForLeaderTopicResult,
 )
+from kctl.work import at_once
+from tests.support.turn_work import CALLS_PER_TURN_MAX, counted_calls
 
 TP = TopicPartition("t", 0)
 OPTIONS = FetcherOptions(
@@ -92,7 +95,7 @@ def respond(fetcher, response, now_ms):
 
 def ask(fetcher, now_ms=0):
     """Return (request, its only partition)."""
-    request, actions = fetcher.next_request(now_ms)
+    request, actions = at_once(fetcher.next_request(now_ms))
     assert actions == []
     topics = request.topics
     return request, (topics[0].partitions[0] if topics else None)
@@ -187,7 +190,7 @@ def test_a_log_without_epochs_is_truncated_to_its_high_watermark():
     log.epochs = [-1, -1, -1]
     log.high_watermark = 2
     fetcher = following(log)
-    request, actions = fetcher.next_request(0)
+    request, actions = at_once(fetcher.next_request(0))
     assert actions == [Truncate(TP, 2)]
     assert isinstance(request, FetchRequest)
 
@@ -262,7 +265,7 @@ def test_a_fenced_follower_waits_for_the_controller():
     (given_up,) = respond(fetcher, fetched(ErrorCode.FENCED_LEADER_EPOCH), 0)
     assert isinstance(given_up, GiveUp)
     assert len(fetcher) == 0
-    assert fetcher.next_request(0) == (None, [])
+    assert at_once(fetcher.next_request(0)) == (None, [])
 
 
 @pytest.mark.parametrize(
@@ -278,7 +281,7 @@ def test_a_leader_that_returns_an_error_is_retried_after_a_pause(code):
     fetcher = following(EpochLog(1))
     ask(fetcher)
     assert respond(fetcher, fetched(code), now_ms=100) == []
-    assert fetcher.next_request(1099) == (None, [])
+    assert at_once(fetcher.next_request(1099)) == (None, [])
     assert fetcher.next_due_ms() == 1100
     assert isinstance(ask(fetcher, 1100)[0], FetchRequest)
 
@@ -298,7 +301,7 @@ def test_a_session_names_only_what_changed():
     respond(fetcher, FetchResponse(session_id=77), 0)
     fetcher.remove(TP)
     fetcher.add(TopicPartition("u", 3), 1, EpochLog(1))
-    request, _ = fetcher.next_request(0)
+    request, _ = at_once(fetcher.next_request(0))
     assert [(f.topic, f.partitions) for f in request.forgotten_topics_data] == [("t", [0])]
     assert [topic.topic for topic in request.topics] == ["u"]
 
@@ -313,6 +316,50 @@ def test_a_lost_session_is_reopened_at_once_and_after_a_lost_response_with_a_pau
     request, asked = ask(fetcher)
     assert (request.session_id, request.session_epoch, asked.fetch_offset) == (0, 0, 1)
     fetcher.on_error(now_ms=50)
-    assert fetcher.next_request(1000) == (None, [])
+    assert at_once(fetcher.next_request(1000)) == (None, [])
     request, _ = ask(fetcher, 1050)
     assert request.session_epoch == 0
+
+
+def wide(count):
+    """A fetcher of `count` partitions with an empty log each."""
+    fetcher = ReplicaFetcher(OPTIONS)
+    for number in range(count):
+        fetcher.add(TopicPartition("t", number), 5, EpochLog())
+    return fetcher
+
+
+@pytest.mark.parametrize("is_continued", [False, True])
+def test_a_request_for_many_partitions_is_made_in_turns(is_continued):
+    fetcher = wide(5 * PARTITIONS_PER_TURN)
+    if is_continued:
+        at_once(fetcher.next_request(0))
+        respond(fetcher, FetchResponse(session_id=77), 0)
+    work = fetcher.next_request(0)
+    calls, request = [], None
+    while request is None:
+        with counted_calls() as count:
+            try:
+                next(work)
+            except StopIteration as stop:
+                request, _ = stop.value
+        calls.append(count.calls)
+    assert len(calls) > 10
+    assert max(calls) < CALLS_PER_TURN_MAX / 2
+    named = [it.partition for topic in request.topics for it in topic.partitions]
+    assert named == ([] if is_continued else list(range(5 * PARTITIONS_PER_TURN)))
+
+
+def test_a_partition_with_another_leader_meanwhile_is_neither_truncated_nor_fetched():
+    """Its high watermark was read before the change, and it may have led in between."""
+    fetcher = wide(2 * PARTITIONS_PER_TURN)
+    log = EpochLog(-1, -1, -1, high_watermark=1)
+    fetcher.add(TP, 5, log)
+    assert at_once(fetcher.next_request(0))[1] == [Truncate(TP, 1)]
+    fetcher.add(TP, 6, log)
+    work = fetcher.next_request(0)
+    next(work)
+    fetcher.add(TP, 7, log)
+    _, actions = at_once(work)
+    assert actions == []
+    assert respond(fetcher, fetched(record_set=b"of the former leader"), 0) == []
