@@ -4,6 +4,7 @@ import pytest
 from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient
 
+from kctl.errors import CorruptDataError
 from kctl.export.spark.bounds import DataLossError
 from kctl.export.spark.options import SourceOptions
 from kctl.export.spark.places import (
@@ -107,3 +108,45 @@ def test_a_query_fails_if_records_go_between_plan_and_read(plan, place):
 @pytest.mark.parametrize("plan", [batch, stream])
 def test_a_query_that_accepts_data_loss_reads_what_is_left(plan, place):
     assert offsets_read(plan, place, failOnDataLoss="false") == list(range(10, 20))
+
+
+@pytest.fixture
+def ends_unreadable(tmp_path):
+    """orders-0: ten records, and a last segment that holds no batch."""
+    write_segment(make_runtime().disk, tmp_path / "orders-0", 0, [batch_of(0)])
+    (tmp_path / "orders-0" / f"{10:020d}.log").write_bytes(b"no batch " * 100)
+    return tmp_path
+
+
+def planned(directory, **more):
+    options = SourceOptions({"path": str(directory), "subscribe": "orders", **more})
+    return batch_splits(options, options.export_options(COLUMNS))
+
+
+@pytest.mark.parametrize("end", [{}, {"endingOffsets": '{"orders": {"0": -1}}'}])
+def test_a_batch_fails_if_the_last_segment_has_no_readable_batch(ends_unreadable, end):
+    with pytest.raises(CorruptDataError, match=f"{10:020d}.log at position 0") as raised:
+        planned(ends_unreadable, **end)
+    assert raised.value.hint == "failOnDataLoss=false reads the records that exist"
+
+
+@pytest.mark.parametrize(
+    "more", [{"failOnDataLoss": "false"}, {"endingOffsets": '{"orders": {"0": 10}}'}]
+)
+def test_a_batch_that_accepts_loss_or_ends_before_the_damage_reads_the_rest(ends_unreadable, more):
+    (split,) = planned(ends_unreadable, **more)
+    assert (split.first_offset, split.end_offset) == (0, 10)
+
+
+def test_damage_between_records_names_the_option_that_skips_it(tmp_path):
+    batches = [batch_of(0), batch_of(10)]
+    path = write_segment(make_runtime().disk, tmp_path / "orders-0", 0, batches)
+    data = bytearray(path.read_bytes())
+    data[len(batches[0]) - 1] ^= 1
+    path.write_bytes(data)
+    options = SourceOptions({"path": str(tmp_path), "subscribe": "orders"})
+    reading = options.export_options(COLUMNS)
+    (split,) = batch_splits(options, reading)
+    with pytest.raises(CorruptDataError, match="at position 0") as raised:
+        list(chunks_of(options, split, reading))
+    assert raised.value.hint == "failOnDataLoss=false reads the records that exist"

@@ -128,6 +128,11 @@ class Bound:
             )
         return end
 
+    def is_latest(self, partition: TopicPartition) -> bool:
+        """Return whether the query names the end of the partition's log, not an offset or time."""
+        is_named = self.kind is BoundKind.OFFSETS and self.values.get(partition) == LATEST
+        return self.kind is BoundKind.LATEST or is_named
+
     def _check_partitions(self, partitions: Iterable[TopicPartition]) -> None:
         expected = set(partitions)
         missing = sorted(expected.difference(self.values))

@@ -5,7 +5,7 @@ A place exists for one call of Spark's planner. `bounds` decides which offsets a
 
 import difflib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import closing
+from contextlib import closing, contextmanager
 from dataclasses import replace
 from typing import Any, Protocol
 
@@ -14,10 +14,10 @@ from kctl.arrow_files.files import Files
 from kctl.arrow_files.log_discovery import TOPICS_NAMED_MAX, find_logs
 from kctl.arrow_files.partition_log import PartitionLog
 from kctl.client.offsets import NO_OFFSET
-from kctl.errors import NotFoundError
+from kctl.errors import CorruptDataError, NotFoundError
 from kctl.export.live_plan import LiveSplit, Ranges, cut_evenly, live_ranges, plan_ranges
 from kctl.export.options import ExportOptions, Isolation
-from kctl.export.rows import SplitReader
+from kctl.export.rows import SplitReader, unreadable_end
 from kctl.export.spark.admission import Offsets, offsets_of
 from kctl.export.spark.bounds import (
     SKIP_HINT,
@@ -63,6 +63,10 @@ class Place(Protocol):
     def splits(self, ranges: Ranges, options: ExportOptions) -> Sequence[Any]:
         """Return splits of the offset ranges, in the number and size that the options request."""
 
+    def check_ends(self, partitions: Iterable[TopicPartition], options: ExportOptions, /) -> None:
+        """Raise CorruptDataError for damage where these logs end, which no split reads, if the
+        options ask for it."""
+
     def close(self) -> None:
         """Release connections."""
 
@@ -76,7 +80,8 @@ def batch_splits(options: SourceOptions, reading: ExportOptions) -> Sequence[Any
     """Return the splits of a batch.
 
     UsageError for options that do not match the logs, DataLossError if records no longer exist and
-    the query fails on data loss.
+    the query fails on data loss, CorruptDataError if a log that it reads to its end has a last
+    segment without any readable batch.
     """
     with closing(place_of(options)) as place:
         available = place.available(reading.isolation)
@@ -84,6 +89,7 @@ def batch_splits(options: SourceOptions, reading: ExportOptions) -> Sequence[Any
         starts = _resolved(place, start, available, reading.isolation, options.on_no_match)
         ends = _resolved(place, end, available, reading.isolation, NoMatch.LATEST)
         ranges = batch_ranges(starts, ends, available, fails=options.fails_on_data_loss)
+        place.check_ends([it for it in available if end.is_latest(it)], reading)
         return place.splits(ranges, reading)
 
 
@@ -158,7 +164,17 @@ def _existing_chunks(
                 f"{split.topic}-{split.partition}: {piece.url} was deleted before it was read",
                 hint=SKIP_HINT,
             )
-    return SplitReader(replace(split, pieces=tuple(pieces)), reading).chunks()
+    with _hinting():
+        yield from SplitReader(replace(split, pieces=tuple(pieces)), reading).chunks()
+
+
+@contextmanager
+def _hinting() -> Iterator[None]:
+    """Make the errors of damage name the option of a query that reads all other records."""
+    try:
+        yield
+    except CorruptDataError as error:
+        raise CorruptDataError(str(error), hint=SKIP_HINT) from None
 
 
 def _resolved(
@@ -210,6 +226,12 @@ class _Files:
             for low, high in _cut_to(first, end, most)
             for split in plan_log(self._logs[partition], options, (_at(low), _at(high)))
         ]
+
+    def check_ends(self, partitions: Iterable[TopicPartition], options: ExportOptions) -> None:
+        """See Place."""
+        with _hinting():
+            for partition in partitions:
+                unreadable_end(self._logs[partition], options)
 
     def close(self) -> None:
         """See Place."""
@@ -266,6 +288,9 @@ class _Brokers:
             )
             for low, high in _cut_to(first, end, most)
         ]  # fmt: skip
+
+    def check_ends(self, _partitions: Iterable[TopicPartition], _options: ExportOptions) -> None:
+        """See Place. A broker serves whole batches only."""
 
     def close(self) -> None:
         """See Place."""
