@@ -1,7 +1,9 @@
 """Settings of all tests: doctests that need an extra, property tests without deadlines, signals as
-a terminal has them, and a garbage collector that leaves the tests themselves alone."""
+a terminal has them, bytecode that is cached, and a garbage collector that leaves the tests
+themselves alone."""
 
 import gc
+import os
 import signal
 import sys
 import warnings
@@ -24,6 +26,10 @@ settings.load_profile("kctl")
 # interrupt a command would wait for it forever.
 if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+# Without cached bytecode every process that a test starts compiles kctl again: half a second each.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+sys.dont_write_bytecode = False
 
 # Collecting tests makes objects and no garbage, and what it makes stays: eight thousand tests and
 # their modules, which the garbage collector would traverse again and again.
