@@ -53,10 +53,12 @@ async def on_cluster(
     runtime = admin.router.runtime
     if zookeeper is None:
         return await work(await cluster_by_requests(admin, runtime.scheduler, records))
-    from kctl.store.zookeeper import ZooKeeperStore
+    from kctl.store.zookeeper import COMMAND_CONNECTION_MS_MAX, ZooKeeperStore
 
     store = await ZooKeeperStore.open(
-        runtime, zookeeper, connection_timeout_ms=admin.router.timeout_ms
+        runtime,
+        zookeeper,
+        connection_timeout_ms=min(admin.router.timeout_ms, COMMAND_CONNECTION_MS_MAX),
     )
     try:
         return await work(await cluster_by_znodes(store, zookeeper, runtime.scheduler, records))

@@ -260,11 +260,13 @@ async def on_zookeeper(
     """
     of_brokers = (await admin.cluster.describe()).cluster_id if needs_brokers else None
     from kctl.store.cluster_store import ClusterStore
-    from kctl.store.zookeeper import ZooKeeperStore
+    from kctl.store.zookeeper import COMMAND_CONNECTION_MS_MAX, ZooKeeperStore
 
     timeout_ms = admin.router.timeout_ms
     connection = await ZooKeeperStore.open(
-        admin.router.runtime, zookeeper, connection_timeout_ms=timeout_ms
+        admin.router.runtime,
+        zookeeper,
+        connection_timeout_ms=min(timeout_ms, COMMAND_CONNECTION_MS_MAX),
     )
     try:
         store = ClusterStore(connection)

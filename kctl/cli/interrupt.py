@@ -1,7 +1,8 @@
 """Interrupt: the first Ctrl-C or SIGTERM stops a command cleanly, the second one at once.
 
 The first signal cancels the task at its next await, so that its `finally` blocks can still commit
-offsets and leave a group.
+offsets and leave a group. A second one within REPEAT_MS is the same request: `timeout -s INT` sends
+one to the command and one to its process group.
 """
 
 import signal
@@ -9,6 +10,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from kctl.runtime.future import CancelledError
+from kctl.runtime.real.signals import FirstSignal, monotonic_ms
 
 if TYPE_CHECKING:
     from kctl.runtime.future import Task
@@ -27,12 +29,17 @@ class Interrupt:
         self.status = 0
         self._scheduler = scheduler
         self._task: Task[Any] | None = None
+        self._first = FirstSignal()
+        # A second request has arrived.
+        self._ends = False
 
     def guard(self, task: "Task[Any]") -> None:
         """Cancel `task` when a signal arrives."""
         self._task = task
         for number in _SIGNALS:
-            self._scheduler.on_signal(number, lambda number=number: self._stop(number))
+            self._scheduler.on_signal(
+                number, lambda number=number: self._stop(number), self._arrived
+            )
 
     def on_hang_up(self, callback: Callable[[], object]) -> None:
         """Call `callback` when SIGHUP arrives, instead of ending."""
@@ -47,9 +54,14 @@ class Interrupt:
                 raise
             return None
 
+    def _arrived(self, _number: int) -> None:
+        self._ends = self._first.is_followed(monotonic_ms()) or self._ends
+
     def _stop(self, number: int) -> None:
-        if self.status:
+        if self._ends:
             raise KeyboardInterrupt
+        if self.status:
+            return
         self.status = 128 + number
         if self._task is not None:
             self._task.cancel()

@@ -140,10 +140,11 @@ async def with_cluster07(
     """Return the result of `work(source, target)`, the source being the servers of Kafka 0.7 at
     `zookeeper` (HOST:PORT[/PATH]); raise UnreachableError, UsageError for an unknown path."""
     # kazoo takes 70 ms to import.
-    from kctl.store.zookeeper import ZooKeeperStore
+    from kctl.store.zookeeper import COMMAND_CONNECTION_MS_MAX, ZooKeeperStore
 
     runtime = target.router.runtime
-    store = await ZooKeeperStore.open(runtime, zookeeper, connection_timeout_ms=timeout_ms)
+    limit_ms = min(timeout_ms, COMMAND_CONNECTION_MS_MAX)
+    store = await ZooKeeperStore.open(runtime, zookeeper, connection_timeout_ms=limit_ms)
     try:
         logs = ZooKeeperLogs07(runtime, ZnodeClient(store), timeout_ms)
         source = Source07(runtime, logs)

@@ -53,6 +53,9 @@ from kctl.store.zookeeper_thread import InlineHandler
 
 # Kafka's zookeeper.session.timeout.ms.
 SESSION_TIMEOUT_MS = 18_000
+# How long a command waits for the first answer, whatever its own timeout: ZooKeeper answers within
+# milliseconds, or is not there.
+COMMAND_CONNECTION_MS_MAX = 5_000
 # How often the server is pinged.
 LOOK_MS = 1_000
 # How long `close` waits for the server to end the session; otherwise it ends by its timeout.

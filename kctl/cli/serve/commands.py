@@ -190,7 +190,7 @@ def serve(
 
     Metadata is stored in DIR/metadata, records in DIR/logs, both in Apache Kafka's formats. When it
     is ready it prints one line with its address; its log goes to standard error.
-    The first Ctrl-C or SIGTERM stops it cleanly, a second one half a second later at once.
+    The first Ctrl-C or SIGTERM stops it cleanly, a second one a second later at once.
     A cluster stores broker N's records in DIR/broker-N/logs; see also `kctl broker`.
     With --kafka-0.7, DIR is the log directory itself; --set and --config take 0.7's settings.
 
