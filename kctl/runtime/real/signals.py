@@ -1,8 +1,8 @@
 """StopSignals: the first SIGTERM or SIGINT stops a process cleanly, the next one ends it at once.
 
 Process groups, `timeout` and service managers often send the same signal twice in quick
-succession, so a second one counts only after REPEAT_MS. It takes effect in the signal handler, even while the loop
-is busy.
+succession, so a second one counts only after REPEAT_MS. It takes effect in the signal handler, even
+while the loop is busy.
 """
 
 import os
