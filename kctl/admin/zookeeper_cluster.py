@@ -138,7 +138,29 @@ class ZooKeeperCluster:
                 asked.close()
         return found
 
-    async def _registered_brokers(self, properties: Mapping[str, str]) -> "AdminClient | None":
+    async def with_registered_brokers(
+        self,
+        properties: Mapping[str, str],
+        work: "Callable[[ZooKeeperCluster], Awaitable[T]]",
+        *,
+        reads_only: bool,
+    ) -> T:
+        """Return the result of `work` with the brokers that are registered, asked with these
+        client settings. Raise UnreachableError if there are none."""
+        admin = await self._registered_brokers(properties, reads_only=reads_only)
+        if admin is None:
+            raise UnreachableError(
+                "no broker of Kafka 0.8 or later is registered in ZooKeeper",
+                hint="start one, or name brokers with -b",
+            )
+        try:
+            return await work(ZooKeeperCluster(self._store, admin, self.cluster_id))
+        finally:
+            admin.close()
+
+    async def _registered_brokers(
+        self, properties: Mapping[str, str], *, reads_only: bool = True
+    ) -> "AdminClient | None":
         from kctl.admin.admin_client import AdminClient
 
         servers = await self.bootstrap_servers()
@@ -146,7 +168,7 @@ class ZooKeeperCluster:
             return None
         router = self.admin.router
         return AdminClient.connect(
-            router.runtime, servers, router.timeout_ms, properties, reads_only=True
+            router.runtime, servers, router.timeout_ms, properties, reads_only=reads_only
         )
 
     async def plan_deletion(self, names: Sequence[str]) -> ZooKeeperDeletion:

@@ -352,3 +352,25 @@ def test_consume_goes_by_the_cluster_that_is_expected(on, topic):
     done = on("consume", topic, "-g", "reads", "--expect-cluster", "another", "-m", 1)
     assert done.status == 1
     assert "another" in done.err
+
+
+def test_commands_without_brokers_ask_those_that_are_registered(
+    kctl, cluster, store, group, topic, tmp_path
+):
+    on = lambda *words: kctl(*words, "--zookeeper", cluster[1])  # noqa: E731
+    undo = tmp_path / "undo.json"
+    ran = on("group", "migrate", group, "--to", "kafka", "--undo-file", undo, "-y")
+    assert (ran.status, ran.out.count("written")) == (0, 3)
+    ran = on("group", "migrate", "--rollback", undo, "-y")
+    assert (ran.status, ran.out.count("written")) == (0, 3)
+    ran = on("group", "reset-offsets", group, "--to-earliest", "-t", topic, "-y")
+    assert (ran.status, ran.out.count("written")) == (0, 3)
+
+
+def test_commands_that_need_brokers_say_that_none_is_registered(kctl, cluster, store):
+    store.ensure_path("/no-brokers/consumers/g/offsets/t")
+    store.create("/no-brokers/consumers/g/offsets/t/0", b"3")
+    words = ["group", "reset-offsets", "g", "--to-earliest", "-t", "t", "-y"]
+    ran = kctl(*words, "--zookeeper", f"{cluster[1]}/no-brokers")
+    assert ran.status == 3
+    assert "no broker of Kafka 0.8 or later is registered in ZooKeeper" in ran.err

@@ -43,12 +43,21 @@ def run_on_zookeeper(
 ) -> T:
     """Run `work` with the cluster at `zookeeper` and return its result.
 
-    With `needs_brokers`, the brokers of the session must belong to the same cluster.
+    With `needs_brokers`, the brokers that the command line names must belong to the same cluster;
+    where it names none, they are those that are registered in ZooKeeper.
     """
     from kctl.admin.zookeeper_cluster import on_zookeeper
 
-    guard = session.settings.guard
+    settings, guard = session.settings, session.settings.guard
     guard.check_may_use_zookeeper()
+    if needs_brokers and not session.names_a_cluster:
+        return run_on_zookeeper(
+            session,
+            zookeeper,
+            lambda cluster: cluster.with_registered_brokers(
+                settings.properties, work, reads_only=guard.is_read_only
+            ),
+        )
     return session.run(
         lambda admin: on_zookeeper(
             admin, zookeeper, guard.check_cluster, work, needs_brokers=needs_brokers
