@@ -221,5 +221,7 @@ def read_text(path: str) -> tuple[str, str]:
     try:
         data = sys.stdin.buffer.read() if path == "-" else Path(path).read_bytes()
         return source, data.decode("utf-8-sig")
-    except (OSError, UnicodeDecodeError) as error:
+    except OSError as error:
+        raise UsageError(f"Cannot read {source}: {error.strerror}") from None
+    except UnicodeDecodeError as error:
         raise UsageError(f"Cannot read {source}: {error}") from None

@@ -250,9 +250,12 @@ def _records(
 
 def _open_file(path: str) -> int:
     try:
-        return os.open(path, os.O_RDONLY)
+        descriptor = os.open(path, os.O_RDONLY)
+        # A directory can be opened. This fails for it, as reads would later, without its name.
+        os.read(descriptor, 0)
     except OSError as error:
         raise UsageError(f"Cannot read {path}: {error.strerror}", hint="check the path") from None
+    return descriptor
 
 
 def _header(pair: str) -> tuple[str, bytes | None]:

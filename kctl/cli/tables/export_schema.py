@@ -268,7 +268,9 @@ def schema_of_file(options: SchemaRequest, file: str) -> str:
             from kctl.runtime.real.schemas import compile_proto
 
             compiled = compile_proto(data.decode(), str(path.parent))
-    except (OSError, UnicodeDecodeError) as error:
+    except OSError as error:
+        raise UsageError(f"Cannot read {file}: {error.strerror}") from None
+    except UnicodeDecodeError as error:
         raise UsageError(f"Cannot read {file}: {error}") from None
     from kctl.export.protobuf import protobuf_schema
 
