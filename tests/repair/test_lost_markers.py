@@ -57,19 +57,20 @@ def deleted(path, position, size):
     path.write_bytes(data)
 
 
-def chosen(found, count=6):
+def chosen(found, count):
     """So many of them, the first and the last among them."""
     step = max(1, len(found) // count)
     return [*found[::step], found[-1]]
 
 
+@pytest.mark.parametrize("count", [2, pytest.param(6, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("lose", [damaged, deleted])
 @pytest.mark.parametrize("name", ["tx-0", "tx-1"])
-def test_readers_of_committed_data_get_the_same(partition, tmp_path, name, lose):
+def test_readers_of_committed_data_get_the_same(partition, tmp_path, name, lose, count):
     directory = partition(name)
     pristine, expected = shutil.copytree(directory, tmp_path / name), view(directory)
     restored = 0
-    for path, position, size in chosen(markers(directory)):
+    for path, position, size in chosen(markers(directory), count):
         lose(path, position, size)
         plan = plan_repair(DISK, str(directory), RepairRequest())
         restored += any(it.action == "restore" for it in plan.steps())

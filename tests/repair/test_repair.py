@@ -148,29 +148,34 @@ def repair_from_copy(pristine, directory, backup):
     return after, left
 
 
+# A few places of each log, and more of them.
+PLACES = pytest.mark.parametrize("places_max", [2, pytest.param(8, marks=pytest.mark.slow)])
 COMPACTED = ("compacted-0", "compact-delete-0", "txc-0", "compacted-v1-0", "compacted-v0-0")
 
 
+@PLACES
 @pytest.mark.parametrize("name", ["v2-none-0", "v1-gzip-0", *COMPACTED[:3]])
-def test_only_the_second_copy_of_a_batch_goes(partition, tmp_path, name):
+def test_only_the_second_copy_of_a_batch_goes(partition, tmp_path, name, places_max):
     directory = partition(name)
     pristine, expected = shutil.copytree(directory, tmp_path / name), segments(directory)
     for path in logs(directory):
-        for i, batch in enumerate(whole_batches(path)[:8]):
+        for i, batch in enumerate(whole_batches(path)[:places_max]):
             parts = whole_batches(path)
             rewrite(path, [*parts[: i + 1], batch, *parts[i + 1 :]])
             found = repair_from_copy(pristine, directory, tmp_path / "backup")
             assert found == (expected, []), (path.name, i)
 
 
+@PLACES
 @pytest.mark.parametrize("name", ["v2-none-0", "tx-0", "v1-none-0", "v1-gzip-0", *COMPACTED])
-def test_swapped_batches_go_back_to_their_places(partition, tmp_path, name):
+def test_swapped_batches_go_back_to_their_places(partition, tmp_path, name, places_max):
     directory = partition(name)
     pristine, expected = shutil.copytree(directory, tmp_path / name), segments(directory)
     places = [(path, i) for path in logs(directory) for i in range(len(whole_batches(path)))]
     near = list(itertools.pairwise(places))
     far = list(zip(places, places[len(places) // 2 :], strict=False))
-    for (path, i), (other, j) in near[:: max(1, len(near) // 8)] + far[:: max(1, len(far) // 8)]:
+    chosen = [pair for all_ in (near, far) for pair in all_[:: max(1, len(all_) // places_max)]]
+    for (path, i), (other, j) in chosen:
         parts = {it: whole_batches(it) for it in (path, other)}
         parts[path][i], parts[other][j] = parts[other][j], parts[path][i]
         for it, swapped in parts.items():
