@@ -9,6 +9,7 @@ from kctl.broker.fetch_session import EVICTION_MS, PARTITIONS_PER_TURN, FetchSes
 from kctl.protocol.error_codes import ErrorCode
 from kctl.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic, ForgottenTopic
 from kctl.work import at_once
+from tests.support.builds import needs_sources
 from tests.support.turn_work import CALLS_PER_TURN_MAX, counted_calls
 
 VERSION = 11
@@ -187,6 +188,7 @@ def test_a_second_request_of_the_same_epoch_is_refused_while_the_first_is_read(c
     assert len(wanted(at_once(slow))) == MANY
 
 
+@needs_sources
 def test_a_session_has_a_limit(cache, monkeypatch, opened):
     monkeypatch.setattr(fetch_session, "SESSION_PARTITIONS_MAX", 2)
     context = opened(cache, fetch(0, topics={"t": [(0, 0), (1, 0), (2, 0)]}), VERSION, 0)
@@ -197,6 +199,7 @@ def test_a_session_has_a_limit(cache, monkeypatch, opened):
     assert len(cache) == 0
 
 
+@needs_sources
 def test_what_exceeds_the_limit_of_a_session_is_not_all_added(cache, monkeypatch, opened):
     session = opened(cache, fetch(0, topics={"t": [(0, 0)]}), VERSION, 0).session
     monkeypatch.setattr(fetch_session, "SESSION_PARTITIONS_MAX", PARTITIONS_PER_TURN)

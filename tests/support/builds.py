@@ -5,5 +5,5 @@ import pytest
 from kctl.builds import is_compiled
 
 needs_sources = pytest.mark.skipif(
-    is_compiled(), reason="replaces a constant, function or method that is compiled in"
+    is_compiled(), reason="replaces a constant, function, method or object that is compiled in"
 )

@@ -346,6 +346,7 @@ def fetching_world(reads):
     )
 
 
+@needs_sources
 def test_topics_of_a_fetch_are_judged_in_turns():
     access, reads, answers = ReadableIfEven(), [], []
     world = fetching_world(reads)
@@ -389,6 +390,7 @@ def test_topics_of_a_fetch_that_was_decoded_at_once_are_judged_in_turns():
     assert max(steps) == fetch.TOPICS_JUDGED_PER_TURN
 
 
+@needs_sources
 def test_a_small_fetch_is_read_without_a_turn():
     reads, answers = [], []
     request = request_of(fetched([("t2", [0]), ("t3", [0])]), answers)
