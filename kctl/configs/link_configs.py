@@ -16,7 +16,10 @@ MIRROR_SOURCE_CLUSTER = "mirror.source.cluster"
 MIRROR_STATE = "mirror.state"
 # Describes the partitions of a link that a broker leads; read-only, never in the store.
 MIRROR_STATUS = "mirror.status"
-LINK_CONFIGS = (MIRROR_SOURCE, MIRROR_SOURCE_CLUSTER, MIRROR_STATE)
+# What an operator has decided on partitions that stopped: NUMBER:DECISION, separated by commas. Its
+# leader removes a partition once this is carried out.
+MIRROR_RESUME = "mirror.resume"
+LINK_CONFIGS = (MIRROR_SOURCE, MIRROR_SOURCE_CLUSTER, MIRROR_STATE, MIRROR_RESUME)
 
 # A setting of brokers: the directory with the settings of sources. Without it a broker connects to
 # no other cluster, whatever a client asks for.
@@ -31,12 +34,23 @@ class LinkState(StrEnum):
     FAILOVER = "failover"
 
 
+class OnLoss(StrEnum):
+    """What the leader of a partition that stopped does next."""
+
+    # Compare again, and stop again if records would still be lost or mixed.
+    STOP = "stop"
+    # Remove all records of the copy, and copy what the source has now.
+    RESTART = "restart"
+
+
 class Link(NamedTuple):
     """The source of a topic that is a link."""
 
     source: str
     cluster_id: str
     state: LinkState = LinkState.FOLLOWING
+    # By partition.
+    resumes: Mapping[int, OnLoss] = {}
 
     def refusal(self, topic: str) -> str:
         """Return the error message for a producer."""
@@ -56,7 +70,36 @@ def link_of(overrides: Mapping[str, str]) -> Link | None:
         return None
     is_failover = overrides.get(MIRROR_STATE) == LinkState.FAILOVER
     state = LinkState.FAILOVER if is_failover else LinkState.FOLLOWING
-    return Link(source, overrides.get(MIRROR_SOURCE_CLUSTER, ""), state)
+    try:
+        resumes = parse_resumes(overrides.get(MIRROR_RESUME, ""))
+    except UsageError:
+        # Nothing is removed by mistake.
+        resumes = {}
+    return Link(source, overrides.get(MIRROR_SOURCE_CLUSTER, ""), state, resumes)
+
+
+def parse_resumes(text: str) -> dict[int, OnLoss]:
+    """Return the decisions of `mirror.resume` by partition; raise UsageError."""
+    found = {}
+    for part in filter(None, text.split(",")):
+        number, _, decision = part.partition(":")
+        if not (number.isascii() and number.isdigit()) or decision not in list(OnLoss):
+            raise UsageError(f"{MIRROR_RESUME}: {part} is not PARTITION:{'|'.join(OnLoss)}")
+        found[int(number)] = OnLoss(decision)
+    return found
+
+
+def format_resumes(resumes: Mapping[int, OnLoss]) -> str:
+    """Return the text of `mirror.resume`."""
+    return ",".join(f"{number}:{resumes[number]}" for number in sorted(resumes))
+
+
+def without_resume(overrides: Mapping[str, str], partition: int) -> dict[str, str]:
+    """Return a link's overrides without the decision on a partition."""
+    left = parse_resumes(overrides.get(MIRROR_RESUME, ""))
+    left.pop(partition, None)
+    changed = {name: text for name, text in overrides.items() if name != MIRROR_RESUME}
+    return {**changed, MIRROR_RESUME: format_resumes(left)} if left else changed
 
 
 def check_link(overrides: Mapping[str, str]) -> None:
@@ -69,6 +112,7 @@ def check_link(overrides: Mapping[str, str]) -> None:
         raise UsageError(f"A link needs {MIRROR_SOURCE} and {MIRROR_SOURCE_CLUSTER}")
     if not all(it.isalnum() or it in "_-" for it in source):
         raise UsageError(f"{MIRROR_SOURCE}={source}: a name has letters, digits, - and _ only")
+    parse_resumes(overrides.get(MIRROR_RESUME, ""))
     state = overrides.get(MIRROR_STATE, LinkState.FOLLOWING)
     if state not in list(LinkState):
         raise UsageError(f"{MIRROR_STATE}={state} is none of {', '.join(LinkState)}")

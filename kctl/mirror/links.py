@@ -15,12 +15,16 @@ from kctl.admin.configs import ConfigChanges, ConfigResource, ResourceType
 from kctl.admin.topics import BROKER_DEFAULT, NewTopic, TopicDescription
 from kctl.configs.link_configs import (
     LINK_CONFIGS,
+    MIRROR_RESUME,
     MIRROR_SOURCE,
     MIRROR_SOURCE_CLUSTER,
     MIRROR_STATE,
     MIRROR_STATUS,
     SOURCES_DIRECTORY,
+    Link,
     LinkState,
+    OnLoss,
+    format_resumes,
     link_of,
 )
 from kctl.errors import KctlError, UsageError
@@ -42,6 +46,7 @@ if TYPE_CHECKING:
 FOLLOWED = frozenset({"message.timestamp.difference.max.ms", "message.timestamp.type"})
 POLL_MS = 200
 READY = "ready"
+STOPPED = "stopped"
 
 
 class LinkStep(StrEnum):
@@ -74,6 +79,8 @@ class LinkedTopic:
     cluster_id: str
     state: LinkState
     partitions: int
+    # Decisions on partitions that are not carried out yet.
+    resumes: Mapping[int, OnLoss] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,8 +202,12 @@ async def list_links(target: "AdminClient", names: Sequence[str] = ()) -> list[L
     for topic in await describe_topics(target, names or None):
         link = link_of(topic.configs)
         if link is not None:
-            found.append(LinkedTopic(topic.name, *link, topic.partitions))
+            found.append(_linked(topic.name, link, topic.partitions))
     return sorted(found, key=lambda it: it.topic)
+
+
+def _linked(topic: str, link: Link, partitions: int) -> LinkedTopic:
+    return LinkedTopic(topic, link.source, link.cluster_id, link.state, partitions, link.resumes)
 
 
 async def describe_links(
@@ -262,6 +273,44 @@ def _status(topic: str, source: str, given: Mapping[str, Any]) -> LinkedPartitio
         given["leader_epoch"],
         None if truncated is None else (truncated[1], truncated[0]),
     )
+
+
+async def plan_resume(target: "AdminClient", names: Sequence[str]) -> list[LinkedPartitionStatus]:
+    """Return the partitions of the links `names` that have stopped; raise UsageError for a topic
+    that is no link."""
+    return [row for row in await plan_failover(target, names) if row.phase == STOPPED]
+
+
+async def resume(
+    target: "AdminClient",
+    stopped: Sequence[LinkedPartitionStatus],
+    on_loss: OnLoss,
+    timeout_ms: int,
+) -> dict[tuple[str, int], KctlError]:
+    """Let partitions go on that have stopped, and wait until their leaders have begun. Return the
+    errors by topic and partition; what is not begun in time is begun later."""
+    decided: dict[str, dict[int, OnLoss]] = {}
+    for row in stopped:
+        decided.setdefault(row.topic, {})[row.partition] = on_loss
+    failed = await _alter(
+        target,
+        {
+            topic: ConfigChanges(set={MIRROR_RESUME: format_resumes(resumes)})
+            for topic, resumes in decided.items()
+        },
+    )
+    left = {(it.topic, it.partition) for it in stopped if it.topic not in failed}
+    errors = {(it.topic, it.partition): failed[it.topic] for it in stopped if it.topic in failed}
+    clock = target.router.runtime.clock
+    deadline_ms = clock.monotonic_ms() + timeout_ms
+    while left:
+        links = await list_links(target, sorted({topic for topic, _ in left}))
+        left &= {(it.topic, number) for it in links for number in it.resumes}
+        if left and clock.monotonic_ms() > deadline_ms:
+            why = KctlError("not begun yet; its leader goes on: see kctl link describe")
+            return {**errors, **dict.fromkeys(left, why)}
+        await sleep(target.router.runtime.scheduler, POLL_MS if left else 0)
+    return errors
 
 
 async def plan_failover(target: "AdminClient", names: Sequence[str]) -> list[LinkedPartitionStatus]:
@@ -337,5 +386,7 @@ __all__ = [
     "list_links",
     "plan_failover",
     "plan_links",
+    "plan_resume",
     "request_failover",
+    "resume",
 ]

@@ -84,6 +84,7 @@ VALID = {
     "link list": "",
     "link describe": "t",
     "link failover": "t -y",
+    "link resume": "t -y",
     "group delete": "g -y",
     "group migrate": "g --to kafka --zookeeper localhost:2181 -y",
     "group rebalance-check": "g --zookeeper localhost:2181",

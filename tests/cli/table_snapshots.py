@@ -126,6 +126,7 @@ WITHOUT_A_TABLE = {
     "link list": "needs two clusters",
     "link describe": "needs two clusters",
     "link failover": "needs two clusters",
+    "link resume": "needs two clusters",
     "group migrate": "needs ZooKeeper; the table of group import-offsets with another column",
     "group rebalance-check": "needs ZooKeeper; one row of names, an owner and a status",
     "export": "one row of its figures; needs pyarrow",

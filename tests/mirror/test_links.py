@@ -1,9 +1,12 @@
 """A linked topic is its source, byte for byte: under transactions, kills and growth, over a
 failover and back; and it stops, loudly, where records would be lost or mixed."""
 
+import subprocess
+import sys
+
 import pytest
 
-from tests.mirror.linked_pair import LinkedPair, partitions, wait_caught_up, wait_until
+from tests.mirror.linked_pair import PATIENCE_S, LinkedPair, partitions, wait_caught_up, wait_until
 
 pytestmark = pytest.mark.slow
 
@@ -18,6 +21,15 @@ def pair(tmp_path_factory):
         },
     ) as it:  # fmt: skip
         yield it
+
+
+def both(side, *words):
+    """What a command prints, messages included."""
+    done = subprocess.run(
+        [sys.executable, "-m", "kctl", *words, "-b", side.address],
+        capture_output=True, text=True, timeout=PATIENCE_S, check=True,
+    )  # fmt: skip
+    return done.stdout + done.stderr
 
 
 def values(name, count):
@@ -140,6 +152,24 @@ def test_a_link_stops_where_it_would_lose_records_or_mix_those_of_two_topics(pai
     assert len(west.read("late")) == 10
     assert west.log_bytes("again") == before
     assert "no longer follows east" in west.broker.errors
+
+    # To compare again changes nothing; --dry-run neither; the loss is accepted by a word.
+    assert "resumed" in west.kctl("link", "resume", "late", "again", "--yes")
+    for topic in ("late", "again"):
+        wait_until(west, topic, lambda rows: rows[0]["phase"] == "stopped", "a stop")
+    words = ("link", "resume", "late", "again", "--on-loss", "restart")
+    plan = west.kctl(*words, "--dry-run")
+    assert plan.count("offsets 0 to 9") == 2
+    assert west.log_bytes("again") == before
+    assert "resumed" in west.kctl(*words, "--yes")
+    for topic, end in (("late", 40), ("again", 30)):
+        [row] = wait_caught_up(west, topic, end=end)
+        assert "removed offsets" in row["detail"]
+        assert west.read(topic) == east.read(topic)
+    assert west.log_bytes("again") == east.log_bytes("again")
+    assert west.epochs("again") == east.epochs("again")
+    assert "mirror.resume" not in west.kctl("config", "describe", "topic", "again")
+    assert "no partition has stopped" in both(west, "link", "resume", "again", "--yes")
 
 
 def test_what_cannot_be_a_link_is_refused(pair):

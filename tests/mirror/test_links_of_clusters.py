@@ -79,6 +79,44 @@ def test_every_replica_has_the_bytes_of_the_source_after_kills_and_a_failover(tm
         source.broker.kill()
 
 
+@pytest.mark.slow
+def test_every_replica_is_emptied_before_a_recreated_source_is_copied(tmp_path):
+    sources = tmp_path / "sources"
+    sources.mkdir()
+    west = tmp_path / "west"
+    west.mkdir()
+    source = Side("east", tmp_path, sources)
+    try:
+        (sources / "east.properties").write_text(f"bootstrap.servers={source.address}\n")
+        with LocalCluster(west, "--brokers", "3", "-c", f"mirror.sources.dir={sources}") as cluster:
+            target = Target(cluster)
+            source.kctl("topic", "create", TOPIC, "-p", 1)
+            assert source.produce(TOPIC, [b"old %d" % n for n in range(50)]) == []
+            target.kctl(
+                "link", "create", TOPIC, "--source", "east", "--from", source.address,
+                "--replication-factor", 3, "--yes",
+            )  # fmt: skip
+            wait_until(target, TOPIC, lambda rows: caught_up(rows, 50), "the end")
+            # The same epoch, the same offsets, other records, and more of them.
+            source.kctl("topic", "delete", TOPIC, "--yes")
+            source.kctl("topic", "create", TOPIC, "-p", 1)
+            assert source.produce(TOPIC, [b"new %d" % n for n in range(120)]) == []
+            restart_source(source)
+            wait_until(target, TOPIC, lambda rows: rows[0]["phase"] == "stopped", "a stop")
+            target.kctl("link", "resume", TOPIC, "--on-loss", "restart", "--yes")
+            wait_until(target, TOPIC, lambda rows: caught_up(rows, 120), "the end")
+            cluster_is_equal(source, target)
+            assert target.read(TOPIC) == source.read(TOPIC)
+    finally:
+        source.broker.kill()
+
+
+def restart_source(source):
+    """Have the link compare both logs, as a lost connection does."""
+    source.broker.kill()
+    source.broker.start()
+
+
 def wait_until_equal(target):
     from tests.support.waiting import wait_for
 

@@ -24,7 +24,7 @@ caller adds a partition only once its leader epoch has reached the source's.
 Kafka 2.7: kafka.server.AbstractFetcherThread; KIP-320
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from enum import Enum
 from typing import Any
 
@@ -227,17 +227,7 @@ class LinkFetcher:
         return OffsetForLeaderEpochRequest(replica_id=CONSUMER, topics=list(topics.values()))
 
     def _start_request(self, due: _Due) -> Message:
-        topics: dict[str, ListOffsetTopic] = {}
-        for tp, linked in due:
-            topic = topics.setdefault(tp.topic, ListOffsetTopic(name=tp.topic))
-            topic.partitions.append(
-                ListOffsetPartition(
-                    partition_index=tp.partition,
-                    current_leader_epoch=linked.leader_epoch,
-                    timestamp=EARLIEST_TIMESTAMP,
-                )
-            )
-        return ListOffsetRequest(replica_id=CONSUMER, topics=list(topics.values()))
+        return earliest_request([(tp, linked.leader_epoch) for tp, linked in due])
 
     def _last_batch_request(self, due: _Due) -> Message:
         topics: dict[str, FetchTopic] = {}
@@ -400,6 +390,21 @@ class LinkFetcher:
             yield FindLeader(tp, error_code)
         else:
             self.delay(tp, now_ms)
+
+
+def earliest_request(wanted: Iterable[tuple[TopicPartition, int]]) -> ListOffsetRequest:
+    """Return a request for the log start offsets of partitions, led in these epochs."""
+    topics: dict[str, ListOffsetTopic] = {}
+    for tp, leader_epoch in wanted:
+        topic = topics.setdefault(tp.topic, ListOffsetTopic(name=tp.topic))
+        topic.partitions.append(
+            ListOffsetPartition(
+                partition_index=tp.partition,
+                current_leader_epoch=leader_epoch,
+                timestamp=EARLIEST_TIMESTAMP,
+            )
+        )
+    return ListOffsetRequest(replica_id=CONSUMER, topics=list(topics.values()))
 
 
 def is_empty(log: FollowerLog) -> bool:

@@ -5,7 +5,9 @@ fetches from the source's leader and appends what it gets as a follower does: wi
 leader epochs and its bytes. Followers here replicate from their leader, as always.
 
     WAITING -- leader known, epoch raised --> FOLLOWING -- would lose or mix --> STOPPED
-       ^----------- another leader -------------+
+       ^----------- another leader -------------+                                  |
+       +------ mirror.resume=N:stop -----------------------------------------------+
+       +------ all replicas are empty -- RESTARTING <-- mirror.resume=N:restart ---+
     any -- mirror.state=failover --> PREPARING -- epoch raised, markers committed --> READY
 
 Invariants:
@@ -36,7 +38,14 @@ from kctl.broker.replication.partition import Partition, Role
 from kctl.broker.replication.replica_manager import ReplicaManager
 from kctl.broker.topic_creation import TopicCreator
 from kctl.configs.broker_config import BrokerConfig
-from kctl.configs.link_configs import SOURCES_DIRECTORY, Link, LinkState, link_of
+from kctl.configs.link_configs import (
+    SOURCES_DIRECTORY,
+    Link,
+    LinkState,
+    OnLoss,
+    link_of,
+    without_resume,
+)
 from kctl.errors import KctlError
 from kctl.lazy_dataclass import dataclass
 from kctl.model import TopicPartition
@@ -66,6 +75,7 @@ class PartitionPhase(StrEnum):
     WAITING = "waiting"
     FOLLOWING = "following"
     STOPPED = "stopped"
+    RESTARTING = "restarting"
     PREPARING = "preparing"
     READY = "ready"
 
@@ -263,11 +273,23 @@ class LinkManager:
                 self._leave(linked)
                 linked.phase, linked.detail = PartitionPhase.PREPARING, ""
                 self._start(linked, self._prepare(linked))
-        elif linked.phase is not PartitionPhase.STOPPED:
+            return
+        decision = linked.link.resumes.get(linked.partition.topic_partition.partition)
+        if linked.phase is PartitionPhase.STOPPED and decision is None:
+            return
+        if decision is OnLoss.STOP:
+            self._leave(linked)
+            linked.phase, linked.detail = PartitionPhase.WAITING, "compares again"
+            self._start(linked, self._forget_resume(linked))
+        else:
             found = self._leader_of(linked)
             if isinstance(found, str):
                 self._leave(linked)
                 linked.phase, linked.detail = PartitionPhase.WAITING, found
+            elif decision is OnLoss.RESTART:
+                self._leave(linked)
+                linked.phase, linked.detail = PartitionPhase.RESTARTING, ""
+                self._start(linked, self._restart(linked, found))
             elif found.leader_epoch > linked.partition.leader_epoch:
                 self._leave(linked)
                 linked.phase, linked.detail = PartitionPhase.WAITING, "raises its leader epoch"
@@ -331,6 +353,33 @@ class LinkManager:
         from kctl.broker.links.takeover import raise_epoch
 
         await raise_epoch(self._runtime, self._store, linked.partition, leader_epoch)
+
+    async def _restart(self, linked: LinkedPartition, leader: "SourceLeader") -> None:
+        """Remove the copy, on all its replicas, so that it is copied again."""
+        from kctl.broker.links.restart import all_replicas_are_empty, discard_copy
+
+        partition, tp = linked.partition, linked.partition.topic_partition
+        source = self._sources[linked.link.source]
+        start = await source.start_offset(tp, leader)
+        removed = discard_copy(self._runtime, self._replicas, partition, start)
+        if removed is not None:
+            linked.truncated = removed
+            self._runtime.trace.warning(
+                f"{tp}: the copy up to offset {removed[0] - 1} was removed by request; "
+                f"{linked.link.source} is copied from offset {start} on"
+            )
+        await all_replicas_are_empty(self._runtime, partition)
+        await self._forget_resume(linked)
+
+    async def _forget_resume(self, linked: LinkedPartition) -> None:
+        """Note that the decision on a partition is carried out."""
+        tp = linked.partition.topic_partition
+        await self._store.update_entity_config(
+            TOPIC_CONFIGS, tp.topic, lambda stored: without_resume(stored, tp.partition)
+        )
+        left = {n: it for n, it in linked.link.resumes.items() if n != tp.partition}
+        linked.link = linked.link._replace(resumes=left)
+        linked.phase, linked.detail = PartitionPhase.WAITING, ""
 
     async def _prepare(self, linked: LinkedPartition) -> None:
         from kctl.broker.links.takeover import begin_takeover, end_takeover

@@ -10,6 +10,7 @@ Kafka 2.7: org.apache.kafka.clients.{Metadata, CommonClientConfigs}
 from collections.abc import Mapping, Sequence
 from dataclasses import field
 
+from kctl.broker.links.link_fetcher import earliest_request
 from kctl.client.bootstrap_servers import parse_servers
 from kctl.client.broker_channel import BrokerChannel
 from kctl.client.security import ClientSecurity
@@ -24,6 +25,7 @@ from kctl.protocol.messages.describe_configs import (
     DescribeConfigsResource,
     DescribeConfigsResponse,
 )
+from kctl.protocol.messages.list_offsets import ListOffsetResponse
 from kctl.protocol.messages.metadata import (
     MetadataRequest,
     MetadataRequestTopic,
@@ -122,6 +124,21 @@ class SourceCluster:
             for entry in result.configs
             if entry.config_source == OF_TOPIC and entry.value is not None
         }
+
+    async def start_offset(self, tp: TopicPartition, leader: SourceLeader) -> int:
+        """Return the log start offset of a partition at the source; raise KctlError."""
+        channel = await self.channel_to(leader.broker_id)
+        try:
+            response: ListOffsetResponse = await channel.send(
+                earliest_request([(tp, leader.leader_epoch)])
+            )
+        finally:
+            channel.close()
+        [topic] = response.topics
+        [answer] = topic.partitions
+        if answer.error_code:
+            raise UnreachableError(f"the start of {tp}: {ErrorCode(answer.error_code).name}")
+        return answer.offset
 
     async def channel_to(self, broker_id: int) -> BrokerChannel:
         """Return a new connection to a broker of the source; raise KctlError."""

@@ -1,4 +1,5 @@
-"""kctl link: creates, lists, describes links to topics of other clusters, and fails them over."""
+"""kctl link: creates, lists, describes and resumes links to topics of other clusters, and fails them
+over."""
 
 import os
 from typing import TYPE_CHECKING, Annotated, Any
@@ -10,6 +11,7 @@ from kctl.cli.failures import DONE, FAILED
 from kctl.cli.items import counted
 from kctl.cli.output import Table
 from kctl.cli.session import Question, Session
+from kctl.configs.link_configs import OnLoss
 from kctl.errors import UsageError
 from kctl.lazy_dataclass import dataclass
 
@@ -25,6 +27,7 @@ PLAN_COLUMNS = ("topic", "step", "partitions", "detail")
 PARTITION_COLUMNS = (
     "topic", "partition", "source", "phase", "start", "end", "source_end", "lag", "epoch", "detail",
 )  # fmt: skip
+RESUME_COLUMNS = ("topic", "partition", "start", "end", "removes", "detail")
 FAILOVER_COLUMNS = ("topic", "partition", "phase", "end", "lag")
 INT16_MAX = 2**15 - 1
 
@@ -261,4 +264,82 @@ def _failover_row(it: "LinkedPartitionStatus") -> dict[str, Any]:
         "phase": it.phase,
         "end": it.end,
         "lag": it.lag,
+    }
+
+
+@remote_command(app, "resume", DANGEROUS)
+def resume(
+    session: Session,
+    topics: Topics,
+    on_loss: Annotated[
+        OnLoss,
+        Option(
+            "--on-loss",
+            help="stop: compare with the source again, and stop again if records would be lost. "
+            "restart: remove the copy, and copy what the source has now.",
+        ),
+    ] = OnLoss.STOP,
+) -> int:
+    """Let the partitions of links go on that have stopped, as their source lost records before they
+    were copied, or has others. Partitions that follow their source are left alone. The command shows
+    the plan and asks first.
+
+    With --on-loss restart all replicas of these partitions remove their records and copy what the
+    source has now, from its first offset: the loss is accepted. Each replica has to be running.
+    Consumers whose offsets are no longer there begin where auto.offset.reset says.
+
+    \b
+    Examples:
+      kctl link resume orders
+      kctl link resume orders --on-loss restart --dry-run
+      kctl link resume orders payments --on-loss restart --yes
+    """
+    from kctl.mirror.links import plan_resume
+    from kctl.mirror.links import resume as resume_links
+
+    timeout_ms = session.settings.timeout_ms
+
+    def question(rows: "list[LinkedPartitionStatus]") -> Question | None:
+        if not rows:
+            return None
+        table = Table(RESUME_COLUMNS, [_resume_row(it, on_loss) for it in rows])
+        verb = "Remove and copy again" if on_loss is OnLoss.RESTART else "Compare again"
+        return Question(table, f"{verb} {counted(len(rows), 'partition')}?")
+
+    change = session.change(
+        lambda admin: plan_resume(admin, topics),
+        question,
+        lambda admin, rows: resume_links(admin, rows, on_loss, timeout_ms),
+    )
+    if change.is_declined:
+        return DONE
+    if not change.plan:
+        session.output.say("no partition has stopped")
+    errors = change.result
+    if errors is None:
+        rows = [_resume_row(it, on_loss) for it in change.plan]
+        session.output.show(rows, RESUME_COLUMNS, name="topic")
+        return DONE
+    rows = [
+        {
+            "topic": it.topic,
+            "partition": it.partition,
+            "status": str(errors.get((it.topic, it.partition), "resumed")),
+        }
+        for it in change.plan
+    ]
+    session.output.show(rows, ("topic", "partition", "status"), name="topic")
+    return FAILED if errors else DONE
+
+
+def _resume_row(it: "LinkedPartitionStatus", on_loss: OnLoss) -> dict[str, Any]:
+    has_records = it.start is not None and it.end is not None and it.start < it.end
+    removes = on_loss is OnLoss.RESTART and has_records
+    return {
+        "topic": it.topic,
+        "partition": it.partition,
+        "start": it.start,
+        "end": it.end,
+        "removes": f"offsets {it.start} to {(it.end or 0) - 1}" if removes else None,
+        "detail": it.detail,
     }

@@ -4,7 +4,15 @@ import pytest
 
 from kctl.broker.links.takeover import EPOCH_MAX, EPOCH_STEP, epoch_after
 from kctl.broker.links.topic_settings import followed_settings
-from kctl.configs.link_configs import LinkState, check_link, check_link_change, link_of
+from kctl.configs.link_configs import (
+    LinkState,
+    OnLoss,
+    check_link,
+    check_link_change,
+    format_resumes,
+    link_of,
+    without_resume,
+)
 from kctl.errors import KctlError, UsageError
 
 LINK = {"mirror.source": "east", "mirror.source.cluster": "c"}
@@ -13,7 +21,7 @@ FAILOVER = {**LINK, "mirror.state": "failover"}
 
 def test_a_topic_with_a_source_is_a_link():
     assert link_of({"retention.ms": "1"}) is None
-    assert link_of(LINK) == ("east", "c", LinkState.FOLLOWING)
+    assert link_of(LINK) == ("east", "c", LinkState.FOLLOWING, {})
     assert link_of(FAILOVER).state is LinkState.FAILOVER
     # Whatever a tool has written: it is not writable by mistake.
     assert link_of({"mirror.source": "east", "mirror.state": "?"}).state is LinkState.FOLLOWING
@@ -26,6 +34,9 @@ def test_a_topic_with_a_source_is_a_link():
         {"mirror.state": "failover"},
         {**LINK, "mirror.source": "../secret"},
         {**LINK, "mirror.state": "done"},
+        {**LINK, "mirror.resume": "0"},
+        {**LINK, "mirror.resume": "0:skip"},
+        {**LINK, "mirror.resume": "-1:restart"},
     ],
 )
 def test_incomplete_links_are_refused(overrides):
@@ -63,3 +74,17 @@ def test_a_link_follows_the_settings_that_concern_its_data():
     assert followed_settings(own, source) == {
         **LINK, "min.insync.replicas": "2", "segment.bytes": "999",
     }  # fmt: skip
+
+
+def test_decisions_on_partitions_go_one_by_one_as_they_are_carried_out():
+    resumes = {10: OnLoss.STOP, 2: OnLoss.RESTART}
+    text = format_resumes(resumes)
+    assert text == "2:restart,10:stop"
+    marked = {**LINK, "mirror.resume": text}
+    check_link(marked)
+    assert link_of(marked).resumes == resumes
+    assert without_resume(marked, 2) == {**LINK, "mirror.resume": "10:stop"}
+    assert without_resume(without_resume(marked, 2), 10) == LINK
+    assert without_resume(LINK, 3) == LINK
+    # Whatever a tool has written, nothing is removed by mistake.
+    assert link_of({**LINK, "mirror.resume": "restart"}).resumes == {}
