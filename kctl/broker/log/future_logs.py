@@ -148,10 +148,11 @@ class FutureLogs:
             except StorageError as error:
                 self._on_failure(log.log_directory, str(error))
 
-    def log_dir_failed(self, log_dir: str) -> None:
-        """Discard the future logs in a directory that is offline."""
-        for tp in [tp for tp, log in self._logs.items() if log.log_directory == log_dir]:
-            self._logs.pop(tp).abandon()
+    def log_dir_failed(self, log_dir: str) -> list[UnifiedLog]:
+        """Remove the future logs in a directory that is offline, and return them for the caller to
+        abandon."""
+        gone = [tp for tp, log in self._logs.items() if log.log_directory == log_dir]
+        return [self._logs.pop(tp) for tp in gone]
 
     def prepare_truncation(
         self, tp: TopicPartition, offset: int

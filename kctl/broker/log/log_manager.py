@@ -19,7 +19,7 @@ from collections.abc import Callable, Sequence
 
 from kctl.broker.log.checkpoints import LOGS_PER_TURN, Checkpoints
 from kctl.broker.log.future_logs import FutureLogs, longer_of
-from kctl.broker.log.group_commit import LOGS_PER_FLUSH_MAX, GroupCommit, flush_together
+from kctl.broker.log.group_commit import GroupCommit, flush_together
 from kctl.broker.log.index_files import IndexFileMaker
 from kctl.broker.log.log_cleaner import CleanerSettings, LogCleaner
 from kctl.broker.log.log_config import LogConfig
@@ -47,6 +47,8 @@ from kctl.work import Work, parts
 PREFERRED_DIRS_MAX = 100_000
 # Logs whose configs are computed in one turn, within 5 ms.
 CONFIGS_PER_TURN = 100
+# Logs that are prepared for their end, or closed, in one turn, within 5 ms.
+LOGS_CLOSED_PER_TURN = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,6 +109,8 @@ class LogManager:
             path: LogDirectory(runtime.disk, runtime.trace, path) for path in log_dirs
         }
         self._logs: dict[TopicPartition, UnifiedLog] = {}
+        # The same by topic.
+        self._logs_of_topic: dict[str, dict[TopicPartition, UnifiedLog]] = {}
         self._log_counts = dict.fromkeys(log_dirs, 0)
         # Replicas that move to another directory.
         self.futures = FutureLogs(
@@ -157,11 +161,21 @@ class LogManager:
         gone = [log for log in self._logs.values() if log.log_directory == log_dir]
         for log in gone:
             self._unregister(log)
-            log.abandon()
-        self.futures.log_dir_failed(log_dir)
+        work = self._abandoning([*gone, *self.futures.log_dir_failed(log_dir)])
+        alone_in_turns(self._scheduler, work)
         if is_news:
             self._trace.warning(f"log directory {log_dir} is offline: {reason}")
             self._trace.event("log_dir_failure", log_dir=log_dir, logs=len(gone))
+
+    def _abandoning(self, logs: Sequence[UnifiedLog]) -> Work[None]:
+        """Close `logs` now, and their files in turns, LOGS_CLOSED_PER_TURN in each."""
+        for log in logs:
+            log.is_closed = True
+        for number, part in enumerate(parts(logs, LOGS_CLOSED_PER_TURN)):
+            if number:
+                yield
+            for log in part:
+                log.abandon()
 
     # --- start -------------------------------------------------------------------------------
 
@@ -270,11 +284,16 @@ class LogManager:
                 self._register(log)
 
     def _register(self, log: UnifiedLog) -> None:
-        self._logs[log.topic_partition] = log
+        tp = log.topic_partition
+        self._logs[tp] = self._logs_of_topic.setdefault(tp.topic, {})[tp] = log
         self._log_counts[log.log_directory] += 1
 
     def _unregister(self, log: UnifiedLog) -> None:
-        del self._logs[log.topic_partition]
+        tp = log.topic_partition
+        del self._logs[tp]
+        del self._logs_of_topic[tp.topic][tp]
+        if not self._logs_of_topic[tp.topic]:
+            del self._logs_of_topic[tp.topic]
         self._log_counts[log.log_directory] -= 1
 
     # --- logs --------------------------------------------------------------------------------
@@ -335,15 +354,13 @@ class LogManager:
 
     def update_config(self, topic: str, config: LogConfig) -> None:
         """Apply changed configs of the topic to its logs."""
-        for tp, log in self._logs.items():
-            if tp.topic == topic:
-                log.config = config
+        for log in self._logs_of_topic.get(topic, {}).values():
+            log.config = config
 
     def refresh_configs(self, topic: str | None) -> None:
-        """Apply the current configs of `topic`, or of all topics, to their logs; if these are many,
-        to some of them in later turns."""
-        logs = [log for tp, log in self._logs.items() if topic is None or tp.topic == topic]
-        alone_in_turns(self._scheduler, self._refreshing(logs))
+        """Apply the current configs of `topic`, or of all topics, to their logs, in turns."""
+        logs = self._logs if topic is None else self._logs_of_topic.get(topic, {})
+        alone_in_turns(self._scheduler, self._refreshing(list(logs.values())))
 
     def _refreshing(self, logs: Sequence[UnifiedLog]) -> Work[None]:
         """Apply the current configs to `logs`, with a `yield` after every CONFIGS_PER_TURN."""
@@ -557,8 +574,8 @@ class LogManager:
         # Jobs run in order: after this one no job is running.
         await self._scheduler.background(lambda: None)
         logs = [log for log in (*self.all_logs(), *self.futures.all()) if not log.is_closed]
-        for start in range(0, len(logs), LOGS_PER_FLUSH_MAX):
-            await self._close_logs(logs[start : start + LOGS_PER_FLUSH_MAX])
+        for part in parts(logs, LOGS_CLOSED_PER_TURN):
+            await self._close_logs(part)
         for path, directory in self._directories.items():
             if path in self.live_log_dirs:
                 self._close_directory(directory)

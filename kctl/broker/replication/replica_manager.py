@@ -44,12 +44,14 @@ from kctl.protocol.messages.fetch import FetchPartition
 from kctl.runtime.complaints import Complaints
 from kctl.runtime.future import Future
 from kctl.runtime.runtime import Runtime
-from kctl.runtime.turns import in_turns
+from kctl.runtime.turns import alone_in_turns, in_turns
 from kctl.runtime.work_queue import WorkQueue
 from kctl.work import Work, parts
 
 # Looking up an Enum's member is slow.
 _CLIENT: Final = AppendOrigin.CLIENT
+# Partitions of a failed log directory that are announced in one turn, within 5 ms.
+OFFLINE_PER_TURN: Final = 250
 AppendEntry = tuple[str, int, Records]
 Watched = dict[Hashable, tuple[Partition | None, FetchPartition]]
 
@@ -507,9 +509,18 @@ class ReplicaManager:
         for partition in partitions:
             partition.mark_offline()
         # Later, because a listener's caller may be inside the append that failed.
-        self._scheduler.call_soon(self._on_offline, partitions)
+        announcing = self._announcing_offline(partitions)
+        self._scheduler.call_soon(alone_in_turns, self._scheduler, announcing)
         for partition in partitions:
             self.wake(partition.topic_partition)
+
+    def _announcing_offline(self, partitions: Sequence[Partition]) -> Work[None]:
+        """Call the listener for `partitions`, with a `yield` after every OFFLINE_PER_TURN."""
+        for number, part in enumerate(parts(partitions, OFFLINE_PER_TURN)):
+            if number:
+                yield
+            # A turn may have created a partition again, for a new topic of that name.
+            self._on_offline([it for it in part if it.role is Role.OFFLINE])
 
 
 def _nothing(_: None) -> None:

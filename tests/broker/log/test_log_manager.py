@@ -242,6 +242,73 @@ def test_new_logs_are_created_in_the_remaining_directories(make_world):
         world.log(tp(1))
 
 
+def test_the_files_of_a_failed_directory_are_closed_in_turns(make_world, monkeypatch):
+    monkeypatch.setattr(log_manager, "LOGS_CLOSED_PER_TURN", 5)
+    world = make_world(log_dirs=2)
+    logs = [world.log(tp(number)) for number in range(40)]
+    lost = [log for log in logs if log.log_directory == world.log_dirs[0]]
+    per_turn = [0]
+    turn = world.runtime.scheduler.turn
+    abandon = UnifiedLog.abandon
+
+    def counted_turn():
+        per_turn.append(0)
+        return turn()
+
+    def counted(log):
+        per_turn[-1] += 1
+        abandon(log)
+
+    monkeypatch.setattr(world.runtime.scheduler, "turn", counted_turn)
+    monkeypatch.setattr(UnifiedLog, "abandon", counted)
+    world.manager.handle_log_dir_failure(world.log_dirs[0])
+    assert all(log.is_closed for log in lost)
+    world.runtime.scheduler.settle()
+    assert (sum(per_turn), max(per_turn)) == (len(lost), 5)
+
+
+def test_many_logs_are_closed_some_at_a_time(make_world, monkeypatch):
+    monkeypatch.setattr(log_manager, "LOGS_CLOSED_PER_TURN", 5)
+    world = make_world()
+    for number in range(12):
+        world.log(tp(number))
+    flush_together = log_manager.flush_together
+    together = []
+
+    def counted(scheduler, logs, prepare):
+        together.append(len(logs))
+        return flush_together(scheduler, logs, prepare)
+
+    monkeypatch.setattr(log_manager, "flush_together", counted)
+    world.close()
+    assert together == [5, 5, 2]
+
+
+def test_a_topics_changed_configs_are_applied_without_a_look_at_other_logs(make_world, monkeypatch):
+    world = make_world()
+    mine = [world.log(TopicPartition("mine", number)) for number in range(3)]
+    for number in range(5):
+        world.log(tp(number))
+    world.manager.delete_log(TopicPartition("mine", 1))
+    refreshed = []
+
+    def refreshing(logs):
+        refreshed.extend(logs)
+        yield from ()
+
+    class Unlisted(dict):
+        def items(self):
+            raise AssertionError("all logs are looked at")
+
+        values = items
+
+    monkeypatch.setattr(world.manager, "_refreshing", refreshing)
+    monkeypatch.setattr(world.manager, "_logs", Unlisted(world.manager._logs))
+    world.manager.refresh_configs("mine")
+    monkeypatch.undo()
+    assert refreshed == [mine[0], mine[2]]
+
+
 def test_directory_that_cannot_be_used_at_the_start_is_offline(runtime, tmp_path):
     (tmp_path / "file").write_bytes(b"")
     manager = LogManager(

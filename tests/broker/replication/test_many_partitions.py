@@ -239,3 +239,17 @@ def stop_replica(count):
         broker_epoch=BROKER_EPOCH,
         topic_states=[StopReplicaTopicState(topic_name="t", partition_states=states)],
     )
+
+
+def test_partitions_of_a_failed_directory_are_announced_in_turns(world, monkeypatch):
+    monkeypatch.setattr(replica_manager, "OFFLINE_PER_TURN", 4)
+    partitions = [Partition(TopicPartition("p", number), ME) for number in range(10)]
+    announced = []
+    world.manager.on_offline(lambda part: announced.append([it.topic_partition[1] for it in part]))
+    world.manager._go_offline(partitions)
+    assert {it.role for it in partitions} == {Role.OFFLINE}
+    assert announced == []
+    # The controller placed it here again before its turn.
+    partitions[9].role = Role.LEADER
+    world.runtime.scheduler.settle()
+    assert announced == [[0, 1, 2, 3], [4, 5, 6, 7], [8]]
