@@ -7,9 +7,10 @@ import sys
 import pytest
 
 from kctl.cli.app import run as kctl
-from kctl.errors import UnreachableError, UsageError
+from kctl.cli.tables.spark import SparkOptions, spark_session
+from kctl.errors import KctlError, UnreachableError, UsageError
 from kctl.export.spark.runner import task_error
-from kctl.runtime.real import spark_master
+from kctl.runtime.real import spark_gateway, spark_master
 from kctl.runtime.real.disk import RealDisk
 from kctl.runtime.real.spark_master import is_local, wait_for_master
 from tests.export.log_files import batch_of, write_segment
@@ -157,3 +158,30 @@ def test_an_invalid_isolation_level_is_rejected_with_the_valid_ones(tmp_path, ca
     said = capfd.readouterr().err
     assert "read_uncommitted" in said
     assert "read_committed" in said
+
+
+def test_the_first_start_with_a_java_stores_classes_and_later_ones_do_not(tmp_path, monkeypatch):
+    pytest.importorskip("pyspark")
+    java = tmp_path / "java" / "bin" / "java"
+    java.parent.mkdir(parents=True)
+    java.touch()
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path / "java"))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    assert spark_gateway.new_class_archive() == tmp_path / "cache" / "kctl"
+    _, archive = spark_gateway._sharing_flags(java, spark_gateway._spark_home())
+    archive[1].touch()
+    assert spark_gateway.new_class_archive() is None
+
+
+def test_a_command_says_what_the_first_start_prepares(tmp_path, monkeypatch, capsys):
+    pytest.importorskip("pyspark")
+    monkeypatch.setattr(spark_gateway, "new_class_archive", lambda: tmp_path)
+
+    def failing(_pairs):
+        # What the command has said before Spark starts.
+        raise KctlError(capsys.readouterr().err)
+
+    monkeypatch.setattr(spark_gateway, "start_spark_gateway", failing)
+    session = spark_session(SparkOptions(spark=True))
+    with pytest.raises(KctlError, match="starting Spark, for the first time with this Java"):
+        session.__enter__()

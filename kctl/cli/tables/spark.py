@@ -58,13 +58,13 @@ def spark_session(options: SparkOptions, settings: Sequence[str] = ()) -> Iterat
 
     `settings` are KEY=VALUE and override those of --conf.
 
-    Waiting is reported on stderr. UsageError if --master is not a URL of a Spark master,
+    Waiting, and what the first start prepares, is reported on stderr. UsageError if --master is not a URL of a Spark master,
     UnreachableError if it does not answer, KctlError if Spark does not start.
     """
     from kctl.cli.connect import parse_pairs
     from kctl.export.spark.runner import executor_count, stop_session
     from kctl.runtime.real.background import repeated
-    from kctl.runtime.real.spark_gateway import start_spark_gateway
+    from kctl.runtime.real.spark_gateway import new_class_archive, start_spark_gateway
     from kctl.runtime.real.spark_master import is_local, wait_for_master
 
     chosen = {
@@ -74,6 +74,11 @@ def spark_session(options: SparkOptions, settings: Sequence[str] = ()) -> Iterat
     master = chosen["spark.master"]
     wait_for_master(master, _say)
     pairs = list(chosen.items())
+    if (directory := new_class_archive()) is not None:
+        _say(
+            "starting Spark, for the first time with this Java: its classes are stored in "
+            f"{directory} at the end, so that the next start takes less time"
+        )
     gateway = start_spark_gateway(pairs)
     try:
         session = _started(gateway, pairs, master)

@@ -202,6 +202,13 @@ def _class_path(home: Path, settings: dict[str, str]) -> str:
     return os.pathsep.join([*([first] if first else []), f"{conf}{os.sep}", *jars, *others])
 
 
+def new_class_archive() -> Path | None:
+    """Return the directory in which the next JVM stores Spark's classes as it ends; None if they
+    are there already or cannot be stored. UsageError without pyspark or Java."""
+    _, archive = _sharing_flags(_find_java(), _spark_home())
+    return None if archive is None else archive[1].parent
+
+
 def _sharing_flags(java: Path, home: Path) -> tuple[list[str], tuple[Path, Path] | None]:
     """Return the flags for the archive of shared classes: to use it, or to create it."""
     release = java.parent.parent / "release"
