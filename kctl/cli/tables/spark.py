@@ -58,8 +58,9 @@ def spark_session(options: SparkOptions, settings: Sequence[str] = ()) -> Iterat
 
     `settings` are KEY=VALUE and override those of --conf.
 
-    Waiting, and what the first start prepares, is reported on stderr. UsageError if --master is not a URL of a Spark master,
-    UnreachableError if it does not answer, KctlError if Spark does not start.
+    Waiting, and what the first start prepares, is reported on stderr. UsageError if --master is not
+    a URL of a Spark master, UnreachableError if it does not answer, KctlError if Spark does not
+    start.
     """
     from kctl.cli.connect import parse_pairs
     from kctl.export.spark.runner import executor_count, stop_session
