@@ -1,9 +1,10 @@
 """What metrics cost: a broker with and without them, scrapes beside clients, and the collector.
 
-    python -m benchmarks.metrics [cost] [scrape] [collector] [--apache] [--rounds N]
+    python -m benchmarks.metrics [cost] [scrape] [collector] [--apache]
+        [--load produce|commit|metadata|fetch]... [--sets 4] [--rounds 10] [--seconds 1.5]
 
-cost: one record a request on 16 connections, with and without --metrics-port in turn: CPU of the
-broker per request. scrape: p99 of a client alone, and while a text of 10,000 series is read again
+cost: small requests on 16 connections, with and without --metrics-port in turn: CPU of the broker
+per request, with a confidence interval (`metrics_cost`; each load takes about 4 minutes). scrape: p99 of a client alone, and while a text of 10,000 series is read again
 and again. collector: `kctl metrics serve` on 1,000 groups with 100 partitions each: the time of a
 round, and its memory; with --apache on Apache Kafka 2.7.2.
 """
@@ -19,7 +20,8 @@ import urllib.request
 from contextlib import closing, nullcontext
 from pathlib import Path
 
-from benchmarks.measures import Bench, build_load, latency, small_produce
+from benchmarks.measures import Bench, build_load, latency
+from benchmarks.metrics_cost import LOADS, MeasuredKctl, costs
 from benchmarks.servers import ApacheKafka, Client, Kctl, Server, free_port, zookeeper
 from kctl.metrics.parse import ParsedMetrics, parse_metrics
 from kctl.protocol.messages.offset_commit import (
@@ -31,23 +33,7 @@ from kctl.protocol.messages.offset_commit import (
 GROUPS, PARTITIONS = 1_000, 100
 # With 18 series for each partition, more than 10,000.
 WIDE_PARTITIONS = 650
-CONNECTIONS = 16
 COLLECTED_TIMEOUT_S = 100
-
-
-class MeasuredKctl(Kctl):
-    """`kctl serve --metrics-port`."""
-
-    title = "kctl with metrics"
-    metrics_port = 0
-
-    def command(self) -> list[str]:
-        self.metrics_port = free_port()
-        return [*super().command(), "--metrics-port", str(self.metrics_port)]
-
-    def scrape(self) -> bytes:
-        """The text."""
-        return read(self.metrics_port)
 
 
 def read(port: int) -> bytes:
@@ -74,36 +60,27 @@ def judge(what: str, value: float, goal: float) -> None:
     say(f"  {what}: {value:.2f}, goal at most {goal:g}: {verdict}")
 
 
-def cost(bench: Bench, rounds: int) -> None:
+def cost(bench: Bench, options: argparse.Namespace) -> None:
     """CPU per request, in turn with and without metrics."""
-    servers: list[Server] = [
-        Kctl(bench.directory / "plain"),
-        MeasuredKctl(bench.directory / "metered"),
-    ]
-    measure = small_produce(CONNECTIONS)
-    found: dict[str, list[float]] = {server.title: [] for server in servers}
-    try:
-        for server in servers:
-            server.start()
-            measure(bench, server)
-        for number in range(rounds):
-            for server in servers[:: 1 if number % 2 else -1]:
-                found[server.title].append(measure(bench, server)["cpu_us_per_request"])
-    finally:
-        for server in servers:
-            server.stop()
-    plain, metered = (statistics.median(found[server.title]) for server in servers)
-    say(f"CPU per request: {plain:.2f} us, with metrics {metered:.2f} us: {metered / plain:.3f}")
-    judge("requests/s that metrics cost, %", 100 * (1 - plain / metered), COST_PERCENT_MAX)
+    for load in options.load or LOADS:
+        found = costs(
+            bench, sets=options.sets, rounds=options.rounds, seconds=options.seconds, load=load
+        )
+        say(
+            f"{load}: {found.plain_us:.2f} us of CPU per request; with metrics {found.metered}; "
+            f"two brokers without {found.null}"
+        )
+        slower = 100 * (1 - 1 / (1 + found.metered.median / 100))
+        judge("requests/s that metrics cost, %", slower, COST_PERCENT_MAX)
 
 
-def scrape(bench: Bench, _rounds: int) -> None:
+def scrape(bench: Bench, _options: argparse.Namespace) -> None:
     """p99 of a client beside scrapes."""
     server = MeasuredKctl(bench.directory / "scraped")
     server.start()
     try:
         server.create_topic("wide", WIDE_PARTITIONS)
-        text = server.scrape()
+        text = read(server.metrics_port)
         series = sum(map(len, parse_metrics(text.decode()).samples.values()))
         alone = latency(bench, server)
         is_over = threading.Event()
@@ -112,7 +89,7 @@ def scrape(bench: Bench, _rounds: int) -> None:
         def keep_scraping() -> None:
             while not is_over.is_set():
                 began = time.perf_counter()
-                server.scrape()
+                read(server.metrics_port)
                 took.append(time.perf_counter() - began)
 
         thread = threading.Thread(target=keep_scraping)
@@ -204,7 +181,10 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("what", nargs="*", default=["cost", "scrape", "collector"])
     parser.add_argument("--apache", action="store_true")
-    parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--sets", type=int, default=4)
+    parser.add_argument("--rounds", type=int, default=10)
+    parser.add_argument("--seconds", type=float, default=1.5)
+    parser.add_argument("--load", action="append", choices=LOADS)
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as name:
         directory = Path(name)
@@ -213,7 +193,7 @@ def main() -> None:
             bench = Bench(directory, address, build_load(directory))
             for what, measure in (("cost", cost), ("scrape", scrape)):
                 if what in options.what:
-                    measure(bench, options.rounds)
+                    measure(bench, options)
             if "collector" in options.what:
                 collector(Kctl(directory / "kctl"))
                 if needs_apache:

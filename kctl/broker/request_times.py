@@ -8,8 +8,8 @@ slice, which is the local time; what else passes until the response is there is 
 response waits while it is encoded, which large ones are in turns. It is sent once the transport has
 passed its last byte to the operating system.
 
-Only requests that are watched have times: those of a broker with metrics, or whose requests are
-logged.
+Only requests that are watched have times: those of a broker with metrics, whose requests are
+logged, or whose time counts towards a quota (`local_ns`). All of these share one measurement.
 
 Kafka 2.7: kafka.network.RequestChannel.Request.updateRequestMetrics
 """
@@ -112,6 +112,21 @@ class RequestTimes:
     def total_ns(self) -> int:
         """Return the time from the arrival to the last byte of the response."""
         return self._sent_ns - self._received_ns
+
+    def durations_ns(self) -> tuple[int, int, int, int, int, int]:
+        """Return the total, and request queue, local, remote, response queue and send time: the
+        properties, at once."""
+        received, answered, posted = self._received_ns, self._answered_ns, self._posted_ns
+        sent, local = self._sent_ns, self.local_ns
+        handled = answered if self._handled_ns is None else self._handled_ns
+        return (
+            sent - received,
+            handled - received,
+            local,
+            answered - handled - local,
+            posted - answered,
+            sent - posted,
+        )
 
     @property
     def request_queue_ns(self) -> int:

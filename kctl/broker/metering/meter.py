@@ -12,8 +12,8 @@ from collections.abc import Callable
 
 from kctl.broker.metering.request_parts import (
     FETCH_NAMES,
-    NS_PER_S,
     RequestParts,
+    Totals,
     fetch_name,
 )
 from kctl.broker.metering.response_errors import error_codes
@@ -113,11 +113,13 @@ class BrokerMeter:
         # The counts of topics that were deleted or have left this broker.
         self.former_topics = TopicCounters()
         # API -> by version; None: no such request yet.
-        self._requests: dict[ApiKey, list[Histogram | None]] = {}
-        # Add what fast paths have counted since.
+        self._requests: dict[ApiKey, Totals] = {}
+        # Add what fast paths and RequestParts have counted since.
         self._settle: list[Callable[[], None]] = []
-        # By name, where the time of requests goes that took no fast path.
+        # By name, where the time of requests goes that took no fast path; `settle` first.
         self.parts: dict[str, RequestParts] = {}
+        # The same by API, and by name for Fetch.
+        self._parts_of: dict[ApiKey | str, RequestParts] = {}
         # (API, error code) -> responses, or elements of responses.
         self.errors: dict[tuple[ApiKey, int], int] = {}
         # (name, part of the time) -> what is subtracted for recent quantiles.
@@ -144,11 +146,15 @@ class BrokerMeter:
 
     # --- requests
 
-    @property
-    def requests(self) -> dict[ApiKey, list[Histogram | None]]:
-        """Return API -> histograms by version; None: no such request yet."""
+    def settle(self) -> None:
+        """Count all requests up to now, in `requests` and `parts`."""
         for settle in self._settle:
             settle()
+
+    @property
+    def requests(self) -> dict[ApiKey, Totals]:
+        """Return API -> histograms by version; None: no such request yet."""
+        self.settle()
         return self._requests
 
     def answered(self, request: Request, response: Message | None) -> None:
@@ -160,14 +166,14 @@ class BrokerMeter:
 
     def sent(self, request: Request, times: RequestTimes) -> None:
         """Count a request whose response is sent."""
-        api_key, version = request.api_key, request.api_version
-        by_version = self._requests.get(api_key) or self._by_version(api_key)
-        _add(by_version, version, times.total_ns / NS_PER_S, 1)
-        name = fetch_name(request) if api_key is ApiKey.FETCH else api_key.title
-        parts = self.parts.get(name)
+        api_key = request.api_key
+        which = fetch_name(request) if api_key is ApiKey.FETCH else api_key
+        parts = self._parts_of.get(which)
         if parts is None:
-            parts = self.parts[name] = RequestParts()
-        parts.observe(version, times, request.throttle_ms)
+            parts = self._parts_of[which] = RequestParts(self._by_version(api_key))
+            self.parts[which if isinstance(which, str) else api_key.title] = parts
+            self._settle.append(parts.settle)
+        parts.observe(request.api_version, times, request.throttle_ms)
 
     def fast_path(self, api_key: ApiKey, path: FastPath) -> FastPath:
         """Return `path`, measured: each request is counted, and one of TIMED_EVERY is timed and
@@ -209,7 +215,7 @@ class BrokerMeter:
         self._settle.append(settle)
         return answer
 
-    def _by_version(self, api_key: ApiKey) -> list[Histogram | None]:
+    def _by_version(self, api_key: ApiKey) -> Totals:
         by_version = self._requests.get(api_key)
         if by_version is None:
             by_version = self._requests[api_key] = [None] * _VERSIONS_MAX
@@ -237,7 +243,7 @@ class BrokerMeter:
         return counts
 
 
-def _add(by_version: list[Histogram | None], version: int, seconds: float, requests: int) -> None:
+def _add(by_version: Totals, version: int, seconds: float, requests: int) -> None:
     """Count `requests` that took `seconds` each."""
     if requests:
         histogram = by_version[version]

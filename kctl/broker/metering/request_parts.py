@@ -16,8 +16,16 @@ from kctl.metrics.histogram import Histogram, HistogramValue, joined
 NS_PER_S = 1_000_000_000
 _MS_PER_S = 1_000
 FETCH_NAMES = FETCH_CONSUMER, FETCH_FOLLOWER = "FetchConsumer", "FetchFollower"
+# Requests whose times are kept until they are counted together, in about a fifth of a millisecond.
+PENDING_MAX = 256
+# Where a kept request has its total time.
+_TOTAL_AT = 2
 # The parts of a request's time, in the order in which they pass.
 PARTS = ("request_queue", "local", "remote", "throttle", "response_queue", "send")
+
+
+# Version -> the total times of requests; None: no such request yet.
+Totals = list[Histogram | None]
 
 
 def fetch_name(request: Request) -> str:
@@ -26,9 +34,10 @@ def fetch_name(request: Request) -> str:
 
 
 class RequestParts:
-    """The times of the requests of one name."""
+    """The times of the requests of one name. They are kept as they are, and counted when there are
+    PENDING_MAX of them or `settle` is called."""
 
-    __slots__ = ("total", "versions", *PARTS)
+    __slots__ = ("_by_version", "_pending", "total", "versions", *PARTS)
 
     request_queue: Histogram
     local: Histogram
@@ -37,7 +46,10 @@ class RequestParts:
     response_queue: Histogram
     send: Histogram
 
-    def __init__(self) -> None:
+    def __init__(self, by_version: "Totals") -> None:
+        """Take the histograms of all requests of the API, in which these are counted as well."""
+        self._by_version = by_version
+        self._pending: list[tuple[int, ...]] = []
         self.total = Histogram()
         for name in PARTS:
             setattr(self, name, Histogram())
@@ -46,20 +58,40 @@ class RequestParts:
 
     def observe(self, version: int, times: RequestTimes, throttle_ms: int) -> None:
         """Count one request."""
-        self.versions[version] = self.versions.get(version, 0) + 1
-        self.total.observe(times.total_ns / NS_PER_S)
-        self.request_queue.observe(times.request_queue_ns / NS_PER_S)
-        self.local.observe(times.local_ns / NS_PER_S)
-        self.remote.observe(times.remote_ns / NS_PER_S)
-        self.throttle.observe(throttle_ms / _MS_PER_S)
-        self.response_queue.observe(times.response_queue_ns / NS_PER_S)
-        self.send.observe(times.send_ns / NS_PER_S)
+        pending = self._pending
+        pending.append((version, throttle_ms, *times.durations_ns()))
+        if len(pending) >= PENDING_MAX:
+            self.settle()
+
+    def settle(self) -> None:
+        """Count what is kept."""
+        pending = self._pending
+        if not pending:
+            return
+        versions, throttle, total, queue, local, remote, response_queue, send = map(
+            list, zip(*pending, strict=True)
+        )
+        for version in set(versions):
+            of_version = [each[_TOTAL_AT] for each in pending if each[0] == version]
+            self.versions[version] = self.versions.get(version, 0) + len(of_version)
+            histogram = self._by_version[version]
+            if histogram is None:
+                histogram = self._by_version[version] = Histogram()
+            histogram.observe_all(of_version, NS_PER_S)
+        self.throttle.observe_all(throttle, _MS_PER_S)
+        self.total.observe_all(total, NS_PER_S)
+        self.request_queue.observe_all(queue, NS_PER_S)
+        self.local.observe_all(local, NS_PER_S)
+        self.remote.observe_all(remote, NS_PER_S)
+        self.response_queue.observe_all(response_queue, NS_PER_S)
+        self.send.observe_all(send, NS_PER_S)
+        pending.clear()
 
 
 def part_values(total: HistogramValue, parts: Sequence[RequestParts]) -> dict[str, HistogramValue]:
     """Return the parts of the time of all requests of a name, by PARTS. `total` has all of them,
     `parts` those that took no fast path."""
-    parts = parts or [RequestParts()]
+    parts = parts or [RequestParts([])]
     slow_total = joined([it.total for it in parts])
     fast = [all_ - slow for all_, slow in zip(total.counts, slow_total.counts, strict=True)]
     values = {}

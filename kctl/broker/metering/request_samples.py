@@ -31,6 +31,8 @@ def request_samples(meter: BrokerMeter, now_ms: int) -> Samples:
             yield Sample(f.REQUESTS, (name, str(version)), count)
     for (api_key, code), count in sorted(meter.error_counts().items()):
         yield Sample(f.ERRORS, (api_key.title, _error_name(code)), count)
+    # In one turn, so that the parts are of the same requests as the totals.
+    meter.settle()
     totals = [(key, joined([it for _, it in versions])) for key, versions in by_api]
     times = {key.title: (value, meter.parts_of(key)) for key, value in totals}
     times |= {name: (fetches.total.value(), [fetches]) for name, fetches in _fetches(meter)}

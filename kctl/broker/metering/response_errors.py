@@ -46,10 +46,11 @@ def error_codes(response: Message) -> list[int]:
     while pending and left > 0:
         element = pending.pop()
         left -= 1
-        code_name, arrays = _plan(type(element))
+        cls = type(element)
+        code_name, arrays = _plans.get(cls) or _plan(cls)
         if code_name:
             code = int(getattr(element, code_name))
-            if code or type(element) not in _ELEMENTS_ALONE:
+            if code or cls not in _ELEMENTS_ALONE:
                 found.append(code)
         for name in arrays:
             nested = getattr(element, name)
@@ -62,7 +63,8 @@ _plans: dict[type[Struct], tuple[str, tuple[str, ...]]] = {}
 
 
 def _plan(cls: type[Struct]) -> tuple[str, tuple[str, ...]]:
-    """Return the field of a class with its error code, or "", and its arrays of structs."""
+    """Return the field of a class with its error code, or "", and its arrays of structs that have
+    codes themselves, or elements with codes."""
     plan = _plans.get(cls)
     if plan is None:
         code = next((it.name for it in cls.fields if it.name.endswith("error_code")), "")
@@ -72,6 +74,7 @@ def _plan(cls: type[Struct]) -> tuple[str, tuple[str, ...]]:
             if it.kind == "array"
             and isinstance(it.element, type)
             and not issubclass(it.element, _LEFT_OUT)
+            and any(_plan(it.element))
         ]
         plan = _plans[cls] = (code, tuple(structs))
     return plan

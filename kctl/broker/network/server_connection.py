@@ -291,7 +291,7 @@ class ServerConnection(ConnectionState):
             api, version, correlation_id, client_id, body, self.context, now_ms,
             self._reply, self._abort, failed=self._failed,
         )  # fmt: skip
-        if server.request_watchers:
+        if server.request_watchers or self._throttling.needs_times():
             request.times = RequestTimes(server.now_ns, server.request_watchers)
         if api is _API_VERSIONS:
             self._recognize(request)
@@ -349,8 +349,6 @@ class ServerConnection(ConnectionState):
     def _handle(self, request: Request, *, may_be_sliced: bool) -> None:
         server = self._server
         on_request = server.on_request
-        if server.client_quotas is not None:
-            on_request = self._throttling.timed(on_request)
         if request.times is not None:
             on_request = request.times.timed(on_request)
         try:

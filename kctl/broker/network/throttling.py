@@ -8,12 +8,10 @@ Invariant: what was looked up is used only for the same client id, principal, an
 Kafka 2.7: kafka.server.ClientQuotaManager; KIP-124, KIP-219
 """
 
-from collections.abc import Callable
 from typing import Final
 
 from kctl.broker.client_throttling import ClientQuotas
 from kctl.broker.network.connection_host import ConnectionHost
-from kctl.broker.network.request_time import RequestTime
 from kctl.broker.request import Request, RequestContext
 from kctl.protocol.primitives import Buffer
 from kctl.protocol.schema import Message
@@ -27,14 +25,12 @@ _NEVER: Final = -1
 class Throttling:
     """The quotas of one connection's client."""
 
-    __slots__ = ("_client_id", "_host", "_is_unlimited", "_quotas_version", "_time", "pause_ms")
+    __slots__ = ("_client_id", "_host", "_is_unlimited", "_quotas_version", "pause_ms")
 
     def __init__(self, host: ConnectionHost) -> None:
         # How long the client has to pause after the response being sent.
         self.pause_ms = 0
         self._host = host
-        # Of the request in flight; measured only for request quotas.
-        self._time: RequestTime | None = None
         # What was looked up: for this client id, with its length, and these quotas.
         self._client_id = b""
         self._quotas_version = _NEVER
@@ -54,20 +50,17 @@ class Throttling:
         """Look up the quotas again, because the principal has changed."""
         self._quotas_version = _NEVER
 
-    def timed(self, on_request: Callable[[Request], object]) -> Callable[[Request], object]:
-        """Return `on_request`, measured if its time counts towards a quota."""
-        host = self._host
-        if host.client_quotas is None or not host.client_quotas.times_requests:
-            return on_request
-        self._time = RequestTime(host.now_ns, on_request)
-        return self._time.handle
+    def needs_times(self) -> bool:
+        """Return whether the time of a request counts towards a quota (KIP-124)."""
+        quotas = self._host.client_quotas
+        return quotas is not None and quotas.times_requests
 
     def count(
         self, quotas: ClientQuotas, request: Request, frame_bytes: int, response: Message | None
     ) -> None:
         """Count a request, and set for how long its client has to pause."""
-        busy_ns = 0 if self._time is None else self._time.take()
-        self._time = None
+        # Until now, if the handler still runs: the response is noted first.
+        busy_ns = 0 if request.times is None else request.times.local_ns
         pause_ms = quotas.answered(request, frame_bytes, busy_ns, self._host.now_ms())
         self.pause_ms = request.throttle_ms = pause_ms
         if pause_ms and response is not None and hasattr(response, "throttle_time_ms"):

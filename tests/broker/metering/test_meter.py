@@ -13,10 +13,11 @@ from kctl.broker.metering.meter import (
     MeteredTrace,
     TurnTimes,
 )
+from kctl.broker.metering.request_parts import PENDING_MAX
 from kctl.broker.metering.request_samples import request_samples
 from kctl.broker.metering.response_errors import ERRORS_SEARCHED_MAX, error_codes
 from kctl.broker.request_times import RequestTimes
-from kctl.metrics.histogram import Histogram, SummaryValue
+from kctl.metrics.histogram import Histogram, SummaryValue, joined
 from kctl.metrics.http_server import PageRequest
 from kctl.metrics.page import health_pages
 from kctl.protocol.api_keys import ApiKey
@@ -278,3 +279,35 @@ def test_a_broker_that_cannot_serve_says_why():
 def test_what_the_search_of_errors_knows_of_a_class_is_kept():
     error_codes(HeartbeatResponse())
     assert response_errors._plans[HeartbeatResponse] == ("error_code", ())
+
+
+def test_many_requests_are_counted_together_as_they_are_one_by_one(meter):
+    # More than are kept, of two versions, each with a time of its own.
+    durations = [number * 0.00001 for number in range(2 * PENDING_MAX + 3)]
+    expected = {2: Histogram(), 3: Histogram()}
+    for number, seconds in enumerate(durations):
+        version = 2 + number % 2
+        expected[version].observe(seconds)
+        pass_through(meter, request(ApiKey.HEARTBEAT, version), local_s=(seconds,))
+    found = meter.requests[ApiKey.HEARTBEAT]
+    parts = meter.parts["Heartbeat"]
+    for version, histogram in expected.items():
+        assert found[version].counts == histogram.counts
+        assert found[version].total == pytest.approx(histogram.total)
+        assert parts.versions[version] == histogram.count
+    both = joined(list(expected.values()))
+    assert tuple(parts.local.counts) == tuple(both.counts)
+    assert parts.local.total == pytest.approx(both.total)
+    assert parts.remote.counts[0] == len(durations)
+
+
+def test_requests_between_the_parts_of_a_page_are_in_the_totals_and_in_the_parts(meter):
+    page = request_samples(meter, 0)
+    pass_through(meter, request(ApiKey.HEARTBEAT, 2), local_s=(0.1,))
+    first = next(page)
+    pass_through(meter, request(ApiKey.HEARTBEAT, 2), local_s=(0.1,))
+    found = {it.family.name: it.value for it in (first, *page)}
+    total = found["kafka_network_requestmetrics_totaltimems"]
+    local = found["kafka_network_requestmetrics_localtimems"]
+    assert total.observed == local.observed == 2
+    assert local.total == pytest.approx(200)

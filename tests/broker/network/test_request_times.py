@@ -202,3 +202,32 @@ def test_a_slow_request_is_one_whose_handler_runs_for_long(loop):
         peer.receive_frame()
     (line,) = broker.lines
     assert "took the broker 5.0 ms, 5.0 ms with waits" in line
+
+
+def test_a_request_quota_counts_the_time_that_was_measured_for_others(loop):
+    broker = Broker(loop)
+    quotas = ClientQuotas()
+    quotas.change(ClientQuotaEntity(None, "x"), {"request_percentage": 1.0})
+    counted = []
+    count = quotas.answered
+
+    def answered(request, frame_bytes, busy_ns, now_ms):
+        counted.append(busy_ns)
+        return count(request, frame_bytes, busy_ns, now_ms)
+
+    quotas.answered = answered
+    broker.server.use_client_quotas(quotas)
+    reads = []
+    now = broker.server.now_ns
+    broker.server.now_ns = lambda: (reads.append(1), now())[1]
+    peer = connect(loop, broker.port)
+    peer.send(broker.frame(local=3))
+    peer.receive_frame()
+    with_log = len(reads)
+    assert counted == [3 * MS]
+    # Without a log the quota has its requests measured, in the same way.
+    broker.levels.change({REQUESTS: LogLevel.WARN})
+    peer.send(broker.frame(local=4))
+    peer.receive_frame()
+    assert counted == [3 * MS, 4 * MS]
+    assert len(reads) == 2 * with_log
