@@ -4,9 +4,10 @@
         [--load produce|commit|metadata|fetch]... [--sets 4] [--rounds 10] [--seconds 1.5]
 
 cost: small requests on 16 connections, with and without --metrics-port in turn: CPU of the broker
-per request, with a confidence interval (`metrics_cost`; each load takes about 4 minutes). scrape: p99 of a client alone, and while a text of 10,000 series is read again
-and again. collector: `kctl metrics serve` on 1,000 groups with 100 partitions each: the time of a
-round, and its memory; with --apache on Apache Kafka 2.7.2.
+per request, with a confidence interval (`metrics_cost`; each load takes about 4 minutes). scrape:
+p99 of a client alone, and while a text of 10,000 series is read again and again. collector: `kctl
+metrics serve` on 1,000 groups with 100 partitions each: the time of a round, and its memory; with
+--apache on Apache Kafka 2.7.2.
 """
 
 import argparse

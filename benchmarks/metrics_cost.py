@@ -1,12 +1,12 @@
 """The CPU time that --metrics-port costs per request, from many short rounds in turn.
 
-Three brokers stay up together: two plain ones, A and B, and one with metrics. In each round each of
-them serves the same load for a moment, in rotating order, and the CPU time of its process, which the
-kernel counts in nanoseconds, is divided by the requests of the load. What is reported is the median
-of the ratios of the rounds (metered to the mean of A and B), with a confidence interval from their
-order, which needs no distribution. B to A shows what the same measurement finds where there is
-nothing to find. Processes differ by their layout in memory, so that several sets of brokers are
-started one after the other.
+Three brokers stay up together: two plain ones, A and B, and one with metrics. In each round each
+of them serves the same load for a moment, in rotating order, and the CPU time of its process,
+which the kernel counts in nanoseconds, is divided by the requests of the load. What is reported
+is the median of the ratios of the rounds (metered to the mean of A and B), with a confidence
+interval from their order, which needs no distribution. B to A shows what the same measurement
+finds where there is nothing to find. Processes differ by their layout in memory, so that several
+sets of brokers are started one after the other.
 """
 
 import statistics

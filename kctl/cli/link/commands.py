@@ -1,5 +1,5 @@
-"""kctl link: creates, lists, describes and resumes links to topics of other clusters, and fails them
-over."""
+"""kctl link: creates, lists, describes and resumes links to topics of other clusters, and fails
+them over."""
 
 import os
 from typing import TYPE_CHECKING, Annotated, Any
@@ -281,8 +281,8 @@ def resume(
     ] = OnLoss.STOP,
 ) -> int:
     """Let the partitions of links go on that have stopped, as their source lost records before they
-    were copied, or has others. Partitions that follow their source are left alone. The command shows
-    the plan and asks first.
+    were copied, or has others. Partitions that follow their source are left alone. The command
+    shows the plan and asks first.
 
     With --on-loss restart all replicas of these partitions remove their records and copy what the
     source has now, from its first offset: the loss is accepted. Each replica has to be running.
