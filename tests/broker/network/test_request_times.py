@@ -23,6 +23,7 @@ from kctl.protocol.messages.join_group import (
     JoinGroupResponseMember,
 )
 from kctl.runtime.log_levels import Loggers, LogLevel
+from tests.support.builds import needs_sources
 from tests.support.raw_requests import RequestWriter
 from tests.support.real_loop import connect, real_loop
 
@@ -204,6 +205,7 @@ def test_a_slow_request_is_one_whose_handler_runs_for_long(loop):
     assert "took the broker 5.0 ms, 5.0 ms with waits" in line
 
 
+@needs_sources
 def test_a_request_quota_counts_the_time_that_was_measured_for_others(loop):
     broker = Broker(loop)
     quotas = ClientQuotas()

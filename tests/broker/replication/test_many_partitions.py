@@ -241,6 +241,7 @@ def stop_replica(count):
     )
 
 
+@needs_sources
 def test_partitions_of_a_failed_directory_are_announced_in_turns(world, monkeypatch):
     monkeypatch.setattr(replica_manager, "OFFLINE_PER_TURN", 4)
     partitions = [Partition(TopicPartition("p", number), ME) for number in range(10)]
