@@ -17,6 +17,7 @@ from kctl.protocol.messages.fetch import (
 )
 from kctl.work import Pace, at_once
 from tests.broker.replication.conftest import ME
+from tests.support.builds import needs_sources
 from tests.support.log_world import batch
 
 TP = TopicPartition("t", 0)
@@ -119,7 +120,15 @@ def test_a_spent_turn_ends_with_one_part(world, loop, appends):
 
 
 @pytest.mark.parametrize(
-    "change", ["another leader", "led here", "deleted", "offline", "replaced", "closed"]
+    "change",
+    [
+        "another leader",
+        "led here",
+        "deleted",
+        "offline",
+        pytest.param("replaced", marks=needs_sources),
+        "closed",
+    ],
 )
 def test_what_is_left_of_a_response_is_dropped_after_a_change(world, loop, appends, change):
     world.runtime.scheduler.turn_is_spent = True
