@@ -38,6 +38,13 @@ def caught_up(rows, end):
     )
 
 
+def create_link(source, target):
+    target.kctl(
+        "link", "create", TOPIC, "--source", "east", "--from", source.address,
+        "--replication-factor", 3, "--yes",
+    )  # fmt: skip
+
+
 @pytest.mark.slow
 def test_every_replica_has_the_bytes_of_the_source_after_kills_and_a_failover(tmp_path):
     sources = tmp_path / "sources"
@@ -52,10 +59,7 @@ def test_every_replica_has_the_bytes_of_the_source_after_kills_and_a_failover(tm
             target = Target(cluster)
             source.kctl("topic", "create", TOPIC, "-p", 1)
             source.transaction(TOPIC, "t", [b"open"], end=None)
-            target.kctl(
-                "link", "create", TOPIC, "--source", "east", "--from", source.address,
-                "--replication-factor", 3, "--yes",
-            )  # fmt: skip
+            create_link(source, target)
             for round_number in range(1, 4):
                 assert source.produce(TOPIC, [b"%d" % n for n in range(200)]) == []
                 if round_number == 2:
@@ -92,10 +96,7 @@ def test_every_replica_is_emptied_before_a_recreated_source_is_copied(tmp_path):
             target = Target(cluster)
             source.kctl("topic", "create", TOPIC, "-p", 1)
             assert source.produce(TOPIC, [b"old %d" % n for n in range(50)]) == []
-            target.kctl(
-                "link", "create", TOPIC, "--source", "east", "--from", source.address,
-                "--replication-factor", 3, "--yes",
-            )  # fmt: skip
+            create_link(source, target)
             wait_until(target, TOPIC, lambda rows: caught_up(rows, 50), "the end")
             # The same epoch, the same offsets, other records, and more of them.
             source.kctl("topic", "delete", TOPIC, "--yes")
