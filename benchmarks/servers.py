@@ -249,10 +249,14 @@ class Kctl(Server):
         *,
         port: int = 0,
         settings: Mapping[str, str] | None = None,
+        tree: Path | None = None,
     ) -> None:
-        """`checkout`: another one with an environment in `.venv`."""
+        """`checkout`: another one with an environment in `.venv`. `tree`: other sources, for
+        instance compiled ones, that run in this environment."""
         super().__init__(directory, port=port, settings=settings)
-        self.working_directory = checkout
+        self._checkout = checkout
+        # Python finds the modules of its working directory first.
+        self.working_directory = tree or checkout
 
     def command(self) -> list[str]:
         settings = [argument for item in SETTINGS.items() for argument in ("-c", "=".join(item))]
@@ -263,13 +267,14 @@ class Kctl(Server):
         return [*self._kctl(), "serve", "--data-dir", data, *where, *settings]
 
     def fresh(self, directory: Path) -> Self:
-        return type(self)(directory, self.working_directory)
+        made = type(self)(directory, self._checkout)
+        made.working_directory = self.working_directory
+        return made
 
     def _kctl(self) -> list[str]:
-        if self.working_directory is None:
+        if self._checkout is None:
             return _KCTL
-        # Python finds the modules of its working directory first.
-        return [str(self.working_directory / ".venv" / "bin" / "python"), "-m", "kctl"]
+        return [str(self._checkout / ".venv" / "bin" / "python"), "-m", "kctl"]
 
     def tool(self, name: str) -> list[str]:
         return (
