@@ -5,9 +5,7 @@ Spark: org.apache.spark.sql.kafka010.KafkaSourceProvider (validateGeneralOptions
 org.apache.kafka.clients.consumer.ConsumerConfig
 """
 
-import difflib
-
-from kctl.errors import UsageError
+from kctl.export.spark.client_settings import ClientSettings
 
 _APPLIED = frozenset({
     "bootstrap.servers", "client.id", "group.id", "isolation.level", "security.protocol",
@@ -26,8 +24,6 @@ _WITHOUT_EFFECT = frozenset({
     "send.buffer.bytes", "session.timeout.ms", "socket.connection.setup.timeout.max.ms",
     "socket.connection.setup.timeout.ms",
 })  # fmt: skip
-# They matter only with TLS or SASL, which `security.protocol` selects.
-_SECURITY = ("ssl.", "sasl.", "security.providers")
 _REJECTED = {
     "auto.offset.reset": "startingOffsets sets where a query begins",
     "key.deserializer": "keys are bytes; decode them in the DataFrame",
@@ -36,17 +32,4 @@ _REJECTED = {
     "interceptor.classes": "records are read by kctl, not by Kafka's consumer",
 }  # fmt: skip
 
-
-def check_consumer_setting(option: str) -> None:
-    """Raise UsageError if kctl cannot honour `option`, a lower-case name with its prefix
-    `kafka.`."""
-    name = option.removeprefix("kafka.")
-    if name in _REJECTED:
-        raise UsageError(f"The option {option} is not supported", hint=_REJECTED[name])
-    if name in _APPLIED or name in _WITHOUT_EFFECT or name.startswith(_SECURITY):
-        return
-    near = difflib.get_close_matches(name, _APPLIED | _WITHOUT_EFFECT, n=1, cutoff=0.8)
-    raise UsageError(
-        f"The option {option} is not a setting of Kafka's consumers",
-        hint=f"did you mean kafka.{near[0]}?" if near else None,
-    )
+CONSUMER_SETTINGS = ClientSettings("consumers", _APPLIED, _WITHOUT_EFFECT, _REJECTED)

@@ -27,7 +27,7 @@ from kctl.export.spark.bounds import (
     start_bound,
 )
 from kctl.export.spark.brokers import Connection
-from kctl.export.spark.consumer_settings import check_consumer_setting
+from kctl.export.spark.consumer_settings import CONSUMER_SETTINGS
 from kctl.export.spark.topic_pattern import compile_topic_pattern
 from kctl.model import TopicPartition
 
@@ -225,7 +225,7 @@ class SourceOptions:
     def _check_names(self) -> None:
         for name in self._options:
             if name.startswith("kafka."):
-                check_consumer_setting(name)
+                CONSUMER_SETTINGS.check(name)
             elif name not in KNOWN_OPTIONS:
                 near = difflib.get_close_matches(name, KNOWN_OPTIONS, n=1, cutoff=0.8)
                 hint = f"did you mean {KNOWN_OPTIONS[near[0]]}?" if near else None

@@ -5,9 +5,7 @@ Spark: org.apache.spark.sql.kafka010.KafkaSourceProvider (kafkaParamsForProducer
 org.apache.kafka.clients.producer.ProducerConfig
 """
 
-import difflib
-
-from kctl.errors import UsageError
+from kctl.export.spark.client_settings import ClientSettings
 
 # Those that `kctl.kafka.ProducerConfig` reads.
 READ_AS_PRODUCER = frozenset({
@@ -30,8 +28,6 @@ _WITHOUT_EFFECT = frozenset({
     "send.buffer.bytes", "socket.connection.setup.timeout.max.ms",
     "socket.connection.setup.timeout.ms",
 })  # fmt: skip
-# They matter only with TLS or SASL, which `security.protocol` selects.
-_SECURITY = ("ssl.", "sasl.", "security.providers")
 _REJECTED = {
     "key.serializer": "keys are text or bytes; encode them in the DataFrame",
     "value.serializer": "values are text or bytes; encode them in the DataFrame",
@@ -41,17 +37,4 @@ _REJECTED = {
     "transactional.id": "kctl.exactly.once=true writes in transactions",
 }  # fmt: skip
 
-
-def check_producer_setting(option: str) -> None:
-    """Raise UsageError if kctl cannot honour `option`, a lower-case name with its prefix
-    `kafka.`."""
-    name = option.removeprefix("kafka.")
-    if name in _REJECTED:
-        raise UsageError(f"The option {option} is not supported", hint=_REJECTED[name])
-    if name in _APPLIED or name in _WITHOUT_EFFECT or name.startswith(_SECURITY):
-        return
-    near = difflib.get_close_matches(name, _APPLIED | _WITHOUT_EFFECT, n=1, cutoff=0.8)
-    raise UsageError(
-        f"The option {option} is not a setting of Kafka's producers",
-        hint=f"did you mean kafka.{near[0]}?" if near else None,
-    )
+PRODUCER_SETTINGS = ClientSettings("producers", _APPLIED, _WITHOUT_EFFECT, _REJECTED)

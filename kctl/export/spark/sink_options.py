@@ -16,7 +16,7 @@ from kctl.client.producer import BATCH_BYTES_MAX
 from kctl.errors import UsageError
 from kctl.export.spark.brokers import Connection
 from kctl.export.spark.options import KNOWN_OPTIONS
-from kctl.export.spark.producer_settings import READ_AS_PRODUCER, check_producer_setting
+from kctl.export.spark.producer_settings import PRODUCER_SETTINGS, READ_AS_PRODUCER
 from kctl.kafka.producer_config import ProducerConfig
 from kctl.protocol.constants import ACKS_ALL
 from kctl.records.columnar_encoder import BATCH_BYTES
@@ -157,7 +157,7 @@ class SinkOptions:
             if name == "path":
                 raise UsageError("save() and start() take no path: topic names where rows go")
             if name.startswith("kafka."):
-                check_producer_setting(name)
+                PRODUCER_SETTINGS.check(name)
             elif name not in _KNOWN:
                 near = difflib.get_close_matches(name, _KNOWN, n=1, cutoff=0.8)
                 hint = f"did you mean {_KNOWN[near[0]]}?" if near else None
