@@ -155,7 +155,7 @@ complete -c kctl -n '__kctl_needs mirror' -a switch -d 'Move groups to the targe
 complete -c kctl -n '__kctl_needs mirror' -a watch -d 'Watch how far a mirror is behind its source, until Ctrl-C'
 complete -c kctl -n '__kctl_needs link' -a create -d 'Let topics of this cluster follow the topics of the same names in another one, with the same offsets, leader epochs and bytes'
 complete -c kctl -n '__kctl_needs link' -a list -d 'List the topics of this cluster that follow another one'
-complete -c kctl -n '__kctl_needs link' -a describe -d 'Show how far the links are, by partition: where the copy and its source end, the lag in offsets, and what a partition waits for'
+complete -c kctl -n '__kctl_needs link' -a describe -d 'Show how far the links are, by partition: where the copy and its source end, the lag in offsets and in milliseconds since the copy had everything, and what a partition waits for'
 complete -c kctl -n '__kctl_needs link' -a failover -d 'Make links writable: they stop following their source, and begin a later leader epoch'
 complete -c kctl -n '__kctl_needs link' -a resume -d 'Let the partitions of links go on that have stopped, as their source lost records before they were copied, or has others'
 complete -c kctl -n '__kctl_needs profile' -a add -d 'Add a profile, which -C and `kctl profile use` select'

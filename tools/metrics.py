@@ -197,6 +197,16 @@ MIRROR_PANELS = (
         (("{{mirror}} {{topic}}", "sum by (mirror, topic) (rate(kctl_mirror_bytes_total[5m]))"),),
     ),
     Panel(
+        "Links: lag",
+        "s",
+        (("{{topic}} from {{source}}", "max by (topic, source) (kctl_link_lag_seconds)"),),
+    ),
+    Panel(
+        "Links: records not copied",
+        "short",
+        (("{{topic}} from {{source}}", "sum by (topic, source) (kctl_link_lag_records)"),),
+    ),
+    Panel(
         "Mirrors: records not copied",
         "short",
         (("{{mirror}} {{topic}}", "sum by (mirror, topic) (kctl_mirror_lag_records)"),),
@@ -399,6 +409,20 @@ ALERT_RULES = (
         15,
         "warning",
         "A mirror is minutes behind its source.",
+    ),
+    Alert(
+        "KafkaLinkStopped",
+        'sum by (topic, source) (kctl_link_partitions{phase="stopped"}) > 0',
+        0,
+        "critical",
+        "A link no longer copies a partition: it would lose records, or mix those of two topics.",
+    ),
+    Alert(
+        "KafkaLinkBehind",
+        "max by (topic, source) (kctl_link_lag_seconds) > 300",
+        15,
+        "warning",
+        "A link is minutes behind its source, or does not reach it.",
     ),
     Alert(
         "KafkaMirrorFailing",

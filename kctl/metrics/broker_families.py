@@ -344,6 +344,40 @@ LOG_END = _log("LogEndOffset", "The offset after the last record.")
 LOG_START = _log("LogStartOffset", "The offset of the first record.")
 LOG_SEGMENTS = _log("NumLogSegments", "Segments of the replica.")
 
+# Links: topics that follow one of another cluster. Each partition counts where it is led.
+LINK_PARTITIONS = gauge(
+    "kctl_link_partitions",
+    "Partitions of links led here, by what they do.",
+    "topic",
+    "source",
+    "phase",
+)
+LINK_LAG = gauge(
+    "kctl_link_lag_records",
+    "Offsets of the source that are not copied; without partitions whose source was not reached.",
+    *("topic", "source"),
+)
+LINK_LAG_SECONDS = gauge(
+    "kctl_link_lag_seconds",
+    "The longest time since a partition had all that its source had; 0: all have.",
+    *("topic", "source"),
+)
+LINK_PARTITION_LAG = gauge(
+    "kctl_link_partition_lag_records",
+    "Offsets of the source that are not copied.",
+    *("topic", "partition"),
+)
+LINK_PARTITION_LAG_SECONDS = gauge(
+    "kctl_link_partition_lag_seconds",
+    "Time since the partition had all that its source had.",
+    *("topic", "partition"),
+)
+LINK_PARTITION_PHASE = gauge(
+    "kctl_link_partition_phase",
+    "1 for what the leader of a link's partition does.",
+    *("topic", "partition", "phase"),
+)
+
 # kctl's own.
 REQUEST_SECONDS = histogram(
     "kctl_request_seconds", "Time from a whole request to its response.", "api"
@@ -393,6 +427,7 @@ QUOTAS = (
 PER_PARTITION = (
     PARTITION_UNDER_MIN_ISR, PARTITION_AT_MIN_ISR, PARTITION_UNDER_REPLICATED, PARTITION_ISR,
     PARTITION_REPLICAS, LOG_SIZE, LOG_END, LOG_START, LOG_SEGMENTS,
+    LINK_PARTITION_LAG, LINK_PARTITION_LAG_SECONDS, LINK_PARTITION_PHASE,
 )  # fmt: skip
 BROKER = (
     PARTITION_COUNT, LEADER_COUNT, UNDER_REPLICATED, UNDER_MIN_ISR, AT_MIN_ISR, OFFLINE_REPLICAS,
@@ -414,6 +449,6 @@ BROKER = (
     BROKER_STATE, BROKER_ID,
     REQUEST_SECONDS, TURN_SECONDS, FSYNC_SECONDS, LOOP_BUSY, LOOP_BUSY_SECONDS, LONG_TURNS,
     BAD_REQUESTS, HANDLER_ERRORS, REFUSED_CONNECTIONS, TLS_FAILURES, TLS_HANDSHAKES,
-    REQUEST_MEMORY, MEMORY_WAITS,
+    REQUEST_MEMORY, MEMORY_WAITS, LINK_PARTITIONS, LINK_LAG, LINK_LAG_SECONDS,
     SERIES_OMITTED, *PROCESS, *PER_PARTITION,
 )  # fmt: skip

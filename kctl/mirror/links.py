@@ -96,6 +96,8 @@ class LinkedPartitionStatus:
     end: int | None = None
     source_end: int | None = None
     leader_epoch: int | None = None
+    # How long ago the copy had all that the source had, in milliseconds; 0: it has.
+    lag_ms: int | None = None
     # The first offset and the end of records that were removed as the source does not have them.
     removed: tuple[int, int] | None = None
 
@@ -271,6 +273,7 @@ def _status(topic: str, source: str, given: Mapping[str, Any]) -> LinkedPartitio
         given["end"],
         given["source_end"],
         given["leader_epoch"],
+        given.get("lag_ms"),
         None if truncated is None else (truncated[1], truncated[0]),
     )
 

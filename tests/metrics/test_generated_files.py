@@ -38,7 +38,7 @@ def test_each_alert_has_a_runbook():
 
 def test_a_panel_is_legible():
     assert len(metrics.PANELS) == 12
-    assert len(metrics.MIRROR_PANELS) == 6
+    assert len(metrics.MIRROR_PANELS) == 8
     assert len(metrics.FOLLOW_PANELS) == 3
     panels = json.loads(metrics.dashboard())["panels"]
     assert len({panel["id"] for panel in panels}) == len(panels)

@@ -6,7 +6,7 @@ import sys
 
 from confluent_kafka import Consumer, Producer, TopicPartition
 
-from tests.support.kctl_process import KctlBroker
+from tests.support.measured_broker import MeasuredBroker
 from tests.support.waiting import wait_for
 
 PATIENCE_S = 120
@@ -20,7 +20,7 @@ class Side:
         given = {"mirror.sources.dir": sources, **dict(settings)}
         words = [word for key, text in given.items() for word in ("-c", f"{key}={text}")]
         self.data = directory / name
-        self.broker = KctlBroker(self.data, *words)
+        self.broker = MeasuredBroker(self.data, *words)
         self.broker.start()
 
     @property

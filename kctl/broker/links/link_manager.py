@@ -27,7 +27,7 @@ Kafka 2.7: kafka.server.ReplicaFetcherManager
 """
 
 import json
-from collections.abc import Coroutine, Mapping, Sequence
+from collections.abc import Coroutine, Iterable, Mapping, Sequence
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
@@ -90,6 +90,10 @@ class LinkedPartition:
     detail: str = ""
     # The source's high watermark; -1: unknown.
     source_end: int = -1
+    # Monotonic: when the copy had all that the source had, at the latest when it was looked at last.
+    caught_up_ms: int = 0
+    # At the last response.
+    had_all: bool = False
     # The last records that were removed because the source does not have them: (before, after).
     truncated: tuple[int, int] | None = None
     # Where it is fetched from.
@@ -100,7 +104,22 @@ class LinkedPartition:
     # A coroutine raises its epoch or prepares it.
     is_busy: bool = False
 
-    def document(self) -> dict[str, object]:
+    def lag(self) -> int | None:
+        """Return how many offsets of the source are not copied; None if its end is unknown."""
+        log = self.partition.log
+        if self.source_end < 0 or log is None:
+            return None
+        return max(self.source_end - log.log_end_offset, 0)
+
+    def lag_ms(self, now_ms: int) -> int:
+        """Return how long ago the copy had all that the source had; 0: it has."""
+        return 0 if self.is_caught_up() else max(now_ms - self.caught_up_ms, 0)
+
+    def is_caught_up(self) -> bool:
+        """Return whether the copy follows its source, and nothing is left to copy."""
+        return self.phase is PartitionPhase.FOLLOWING and self.lag() == 0
+
+    def document(self, now_ms: int) -> dict[str, object]:
         """Return what `mirror.status` says of the partition."""
         log = self.partition.log
         return {
@@ -110,6 +129,7 @@ class LinkedPartition:
             "start": None if log is None else log.log_start_offset,
             "end": None if log is None else log.log_end_offset,
             "source_end": None if self.source_end < 0 else self.source_end,
+            "lag_ms": self.lag_ms(now_ms),
             "leader_epoch": self.partition.leader_epoch,
             "source_epoch": None if self.followed is None else self.followed.leader_epoch,
             "truncated": None if self.truncated is None else list(self.truncated),
@@ -197,7 +217,8 @@ class LinkManager:
         tp = partition.topic_partition
         known = self._linked.get(tp)
         if known is None or known.partition is not partition:
-            self._linked[tp] = LinkedPartition(partition, link)
+            now_ms = self._runtime.clock.monotonic_ms()
+            self._linked[tp] = LinkedPartition(partition, link, caught_up_ms=now_ms)
         else:
             known.link = link
             if link.state is LinkState.FAILOVER:
@@ -210,9 +231,12 @@ class LinkManager:
         self._sleep.wake()
 
     def _leave(self, linked: LinkedPartition) -> None:
+        if linked.is_caught_up():
+            linked.caught_up_ms = self._runtime.clock.monotonic_ms()
         if linked.loop is not None:
             linked.loop.fetcher.remove(linked.partition.topic_partition)
         linked.loop = linked.followed = None
+        linked.had_all = False
 
     def _end(self, partition: Partition) -> None:
         """Let clients write; or, if a tool has removed the config too early, once this is safe."""
@@ -443,7 +467,13 @@ class LinkManager:
         """Note the end of the source's partition."""
         linked = self._linked.get(tp)
         if linked is not None:
+            # What is missing now came after the last response, which the source holds back while
+            # there is nothing new.
+            was_caught_up = linked.had_all
             linked.source_end = high_watermark
+            linked.had_all = linked.lag() == 0
+            if was_caught_up or linked.had_all:
+                linked.caught_up_ms = self._runtime.clock.monotonic_ms()
 
     def was_truncated(self, tp: TopicPartition, before: int, after: int) -> None:
         """Report records that were removed because the source does not have them."""
@@ -472,9 +502,14 @@ class LinkManager:
         self._wants_refresh = True
         self._sleep.wake()
 
+    def partitions(self) -> Iterable[LinkedPartition]:
+        """Return the partitions of links that this broker leads."""
+        return self._linked.values()
+
     def status(self, topic: str) -> str:
         """Return `mirror.status` of a topic: its partitions that this broker leads, as JSON."""
-        rows = [it.document() for tp, it in self._linked.items() if tp.topic == topic]
+        now_ms = self._runtime.clock.monotonic_ms()
+        rows = [it.document(now_ms) for tp, it in self._linked.items() if tp.topic == topic]
         return json.dumps(rows, separators=(",", ":"))
 
 

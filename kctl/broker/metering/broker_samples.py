@@ -7,6 +7,7 @@ different lines may be of different moments. Partitions are listed once, at the 
 from collections.abc import Callable, Iterable, Iterator
 
 from kctl.broker.log.unified_log import UnifiedLog
+from kctl.broker.metering.link_samples import link_partition_samples, link_samples
 from kctl.broker.metering.meter import BrokerMeter, TopicCounters
 from kctl.broker.metering.request_samples import request_samples
 from kctl.broker.network.counters import ListenerCounters
@@ -106,9 +107,13 @@ class BrokerSamples:
         yield from self._logs()
         yield from self._coordinators()
         yield from self._loop()
+        linked = list(self._services.links.partitions())
+        now_ms = self._services.runtime.clock.monotonic_ms()
+        yield from link_samples(linked, now_ms)
         yield one(f.SERIES_OMITTED, 0 if with_partitions else len(partitions))
         if with_partitions:
             yield from self._each_partition(partitions)
+            yield from link_partition_samples(linked, now_ms)
 
     # --- replicas ----------------------------------------------------------------------------
 

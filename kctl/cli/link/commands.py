@@ -25,7 +25,8 @@ Topics = Annotated[list[str], Argument(metavar="TOPIC", help="Names.")]
 SomeTopics = Annotated[list[str] | None, Argument(metavar="TOPIC", help="Names. [default: all]")]
 PLAN_COLUMNS = ("topic", "step", "partitions", "detail")
 PARTITION_COLUMNS = (
-    "topic", "partition", "source", "phase", "start", "end", "source_end", "lag", "epoch", "detail",
+    "topic", "partition", "source", "phase", "start", "end", "source_end", "lag", "lag_ms", "epoch",
+    "detail",
 )  # fmt: skip
 RESUME_COLUMNS = ("topic", "partition", "start", "end", "removes", "detail")
 FAILOVER_COLUMNS = ("topic", "partition", "phase", "end", "lag")
@@ -176,7 +177,7 @@ def _link_row(link: "LinkedTopic") -> dict[str, Any]:
 @remote_command(app, "describe", READS)
 def describe(session: Session, topics: SomeTopics = None) -> int:
     """Show how far the links are, by partition: where the copy and its source end, the lag in
-    offsets, and what a partition waits for. Exit with 1 if a partition has stopped, because it
+    offsets and in milliseconds since the copy had everything, and what a partition waits for. Exit with 1 if a partition has stopped, because it
     would lose or mix records, or if a topic is not a link.
 
     \b
@@ -204,6 +205,7 @@ def describe(session: Session, topics: SomeTopics = None) -> int:
                 "end": it.end,
                 "source_end": it.source_end,
                 "lag": it.lag,
+                "lag_ms": it.lag_ms,
                 "epoch": it.leader_epoch,
                 "detail": detail or None,
             }
