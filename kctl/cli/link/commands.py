@@ -177,8 +177,9 @@ def _link_row(link: "LinkedTopic") -> dict[str, Any]:
 @remote_command(app, "describe", READS)
 def describe(session: Session, topics: SomeTopics = None) -> int:
     """Show how far the links are, by partition: where the copy and its source end, the lag in
-    offsets and in milliseconds since the copy had everything, and what a partition waits for. Exit with 1 if a partition has stopped, because it
-    would lose or mix records, or if a topic is not a link.
+    offsets and in milliseconds since the copy had everything, and what a partition waits for. Exit
+    with 1 if a partition has stopped, because it would lose or mix records, or if a topic is not a
+    link.
 
     \b
     Examples:
