@@ -90,7 +90,7 @@ class LinkedPartition:
     detail: str = ""
     # The source's high watermark; -1: unknown.
     source_end: int = -1
-    # Monotonic: when the copy had all that the source had, at the latest when it was looked at last.
+    # Monotonic: when the copy had all that the source had, as of the last look.
     caught_up_ms: int = 0
     # At the last response.
     had_all: bool = False
