@@ -1,5 +1,5 @@
-"""Failovers and ways back, again and again, under kills of both sides: no accepted record is lost, and
-the directories of both sides are equal after each."""
+"""Failovers and ways back of links, under kills of both sides: no accepted record is lost, and the
+directories of both sides are equal after each."""
 
 import os
 import random  # noqa: TID251 - seeded here
