@@ -14,7 +14,7 @@ from importlib.machinery import PathFinder
 from kctl.protocol.primitives import Buffer
 
 
-def _load_crc32c() -> Callable[[Buffer], int]:
+def _load_crc32c() -> Callable[..., int]:
     package = PathFinder.find_spec("crc32c")
     places = package.submodule_search_locations if package else None
     spec = PathFinder.find_spec("crc32c._crc32c", list(places)) if places else None
@@ -24,21 +24,28 @@ def _load_crc32c() -> Callable[[Buffer], int]:
     if module is None:
         return _import_crc32c()
     spec.loader.exec_module(module)
-    function: Callable[[Buffer], int] = module.crc32c
+    function: Callable[..., int] = module.crc32c
     return function
 
 
-def _import_crc32c() -> Callable[[Buffer], int]:
+def _import_crc32c() -> Callable[..., int]:
     from crc32c import crc32c
 
     return crc32c
 
 
+_crc32c = _load_crc32c()
+
 # CRC-32C of a buffer, the C function itself: the hot path pays no wrapper.
-crc32c: Callable[[Buffer], int] = _load_crc32c()
+crc32c: Callable[[Buffer], int] = _crc32c
 
 # CRC-32 of a buffer.
 crc32: Callable[[Buffer], int] = zlib.crc32
+
+
+def continue_crc32c(data: Buffer, crc: int) -> int:
+    """Return the CRC-32C of bytes that have `crc`, followed by `data`."""
+    return _crc32c(data, crc)
 
 
 def continue_crc32(data: Buffer, crc: int) -> int:

@@ -269,14 +269,14 @@ def _transactions(shard: TransactionCoordinator) -> dict[str, Any]:
 def _loaded_transactions(log: UnifiedLog) -> dict[str, Any]:
     shard = TransactionCoordinator(TransactionSettings(), 0)
     for batch in batches_of(log, 0, log.high_watermark):
-        shard.load(batch)
+        at_once(shard.load(batch))
     return _transactions(shard)
 
 
 def _loaded_groups(log: UnifiedLog) -> dict[str, Group]:
     shard = GroupCoordinator(GroupSettings())
     for batch in batches_of(log, 0, log.high_watermark):
-        shard.load(batch)
+        at_once(shard.load(batch))
     at_once(shard.loaded(Moment(0, 0)))
     return shard.groups
 

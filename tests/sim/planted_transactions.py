@@ -209,7 +209,7 @@ def aborted_offsets_count_after_loading(patch):
     """A coordinator that takes over counts the offsets of aborted transactions."""
 
     def load_marker(self, batch):
-        self._commits.end_transaction(batch.producer_id, is_commit=True)
+        yield from self._commits.ending_transaction(batch.producer_id, is_commit=True)
 
     patch(GroupLoader, "_load_marker", load_marker)
 

@@ -113,7 +113,7 @@ class PartitionWriter(Protocol):
 class Shard(Protocol):
     """A pure coordinator of the data stored in one partition."""
 
-    def load(self, batch: Batch) -> None: ...
+    def load(self, batch: Batch) -> Work[None]: ...
 
     def loaded(self, moment: Moment) -> Work[Outcome]: ...
 
@@ -203,7 +203,22 @@ class ShardHost(Generic[S]):
         if self.state is not HostState.LOADING:
             return
         try:
-            is_more = self._read_some()
+            in_turns(
+                self._runtime.scheduler, self._read_some(), self._have_read, self._fail_reading
+            )
+        except KctlError as error:
+            self._fail(error)
+
+    def _fail_reading(self, error: Exception) -> None:
+        if not isinstance(error, KctlError):
+            self._fail_loading(error)
+        elif self.state is HostState.LOADING:
+            self._fail(error)
+
+    def _have_read(self, is_more: bool) -> None:
+        if self.state is not HostState.LOADING:
+            return
+        try:
             committed_end = self._writer.high_watermark(self.topic_partition)
         except KctlError as error:
             self._fail(error)
@@ -221,7 +236,12 @@ class ShardHost(Generic[S]):
                 self._fail_loading,
             )
 
-    def _read_some(self) -> bool:
+    def _read_some(self) -> Work[bool]:
+        """Load the next batches; return whether there were any.
+
+        Invariant: between two turns the shard has a part of a batch, and nothing but this reads or
+        changes it. A host that was closed meanwhile loads nothing more.
+        """
         writer, topic_partition = self._writer, self.topic_partition
         if self._load_offset >= writer.log_end_offset(topic_partition):
             return False
@@ -230,7 +250,10 @@ class ShardHost(Generic[S]):
             return False
         offset = self._load_offset
         for batch in batches(data):
-            self.shard.load(batch)
+            for _ in self.shard.load(batch):
+                yield
+                if self.state is not HostState.LOADING:
+                    return False
             offset = batch.next_offset
         is_progress = offset > self._load_offset
         self._load_offset = offset

@@ -10,6 +10,7 @@ from kctl.broker.log.log_config import LogConfig
 from kctl.broker.log.log_directory import LogDirectory
 from kctl.broker.log.log_loader import UNKNOWN_OFFSET, LoadedLog, LoadRequest, LogLoader
 from kctl.broker.log.open_segments import OpenSegments
+from kctl.broker.log.producer_state_manager import ProducerStateManager
 from kctl.broker.log.unified_log import UnifiedLog
 from kctl.configs.config_key import LONG_MAX
 from kctl.model import TopicPartition
@@ -87,6 +88,7 @@ class LogFactory:
             config,
             had_clean_shutdown=True,
             log_start_offset=closed.log_start_offset,
+            producers=closed.release_producers(path),
         )
         loaded = self._load(request)
         # Closing made it durable, whatever truncations are still announced.
@@ -108,6 +110,7 @@ class LogFactory:
         log_start_offset: int = UNKNOWN_OFFSET,
         gaps_allowed_below: int = 0,
         is_new: bool = False,
+        producers: ProducerStateManager | None = None,
     ) -> LoadRequest:
         return LoadRequest(
             tp,
@@ -120,6 +123,7 @@ class LogFactory:
             gaps_allowed_below=gaps_allowed_below,
             producer_expiration_ms=self._producer_expiration_ms,
             is_new=is_new,
+            producers=producers,
         )
 
     def _load(self, request: LoadRequest) -> LoadedLog:

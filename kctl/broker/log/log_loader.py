@@ -74,6 +74,8 @@ class LoadRequest:
     producer_expiration_ms: int = DEFAULT_EXPIRATION_MS
     # The directory has just been created, and is empty.
     is_new: bool = False
+    # The producers of the log that was closed just now in this directory, as of its end.
+    producers: ProducerStateManager | None = None
 
 
 @dataclass(slots=True)
@@ -116,7 +118,8 @@ class LogLoader:
         self._names = set() if request.is_new else set(self._disk.list(self._directory))
         swaps = self._clear_leftovers()
         self._epochs = self._load_epochs()
-        self._producers = self._make_producers()
+        # Those of a closed log are at its end, so that no snapshot is read.
+        self._producers = request.producers or self._make_producers()
         damaged = self._load_segments()
         log_start_offset = min([request.log_start_offset, *self._announced])
         self._log_start_offset = max(log_start_offset, self._first_offset(swaps))

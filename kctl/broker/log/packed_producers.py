@@ -11,6 +11,7 @@ no gaps; a producer without an up-to-date entry is among the changed ones.
 from typing import Final
 
 from kctl.broker.log.producer_state import ProducerState
+from kctl.protocol.primitives import Buffer
 from kctl.storage.producer_snapshot import ENTRY_BYTES, encode_entries
 
 # Producers that are packed in one step: about a millisecond.
@@ -48,8 +49,9 @@ class PackedProducers:
         del self._entries[-ENTRY_BYTES:]
         state.slot = -1
 
-    def file_parts(self) -> list[bytes]:
-        """Return the bytes of a snapshot of all producers, in parts."""
+    def file_parts(self) -> list[Buffer]:
+        """Return the bytes of a snapshot of all producers, in parts, which are to be written before
+        anything changes."""
         self._pack()
         return encode_entries(self._entries)
 

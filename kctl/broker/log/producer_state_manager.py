@@ -322,6 +322,12 @@ class ProducerStateManager:
         self.producers.clear()
         self.packed_producers = PackedProducers()
 
+    def moved_to(self, directory: str) -> "ProducerStateManager":
+        """Return this state, which continues in the directory's new name, snapshots included (Kafka
+        2.7: `Log.renameDir`)."""
+        self._directory = directory
+        return self
+
     # --- snapshots ---------------------------------------------------------------------------
 
     def take_snapshot(self) -> None:

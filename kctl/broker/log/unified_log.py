@@ -34,6 +34,7 @@ from kctl.broker.log.log_segment import LogSegment
 from kctl.broker.log.log_validator import CheckedRecords, validate_records
 from kctl.broker.log.producer_replay import apply_batch, marker_of
 from kctl.broker.log.producer_state import ProducerBatch, ProducerState, producer_batch_of
+from kctl.broker.log.producer_state_manager import ProducerStateManager
 from kctl.broker.log.truncation import PreparedTruncation, prepare_truncation
 from kctl.broker.log.validation_rules import AppendOrigin, ValidatedRecords
 from kctl.model import TopicPartition
@@ -579,6 +580,10 @@ class UnifiedLog:
         self.complete_flush(job)
         self._local.close()
         self.is_closed = True
+
+    def release_producers(self, directory: str) -> ProducerStateManager:
+        """Return the producers of this closed log, for the one that continues in `directory`."""
+        return self._producers.moved_to(directory)
 
     def abandon(self) -> None:
         """Close the files without writing, because the directory failed or is deleted."""

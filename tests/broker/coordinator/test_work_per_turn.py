@@ -12,13 +12,16 @@ from kctl.broker.coordinator.group import (
     group_coordinator,
     group_loader,
     member_memory,
+    offsets,
     rebalance,
     records,
     subscriptions,
 )
+from kctl.errors import CorruptDataError
 from kctl.protocol.error_codes import ErrorCode
 from kctl.protocol.internal.versioned import encode_versioned
 from kctl.protocol.messages.leave_group import MemberIdentity
+from kctl.records.control import ControlRecordType, EndTransactionMarker, marker_batch
 from tests.support.group_invariants import check_groups
 from tests.support.group_world import DELAY_MS, REBALANCE_MS, SESSION_MS, GroupWorld
 
@@ -51,6 +54,11 @@ class TurnCounter:
             return original(*arguments, **options)
 
         self._monkeypatch.setattr(owner, name, counted)
+
+    @property
+    def total(self):
+        """The calls since `watch`."""
+        return self._calls.total()
 
     def check(self, *, total, bound=BOUND):
         """Check for `total` calls since `watch`, over several turns, at most `bound` in each."""
@@ -190,6 +198,60 @@ def test_a_shard_is_loaded_over_many_turns(world, turns, monkeypatch):
     world.elect(epoch=1)
     turns.check(total=COUNT)
     assert len(world.shard.groups) == COUNT
+
+
+def read_partly(world, monkeypatch):
+    """Write one batch of COUNT commits of a transaction, and its end; begin to load them, and
+    return after the first BOUND."""
+    monkeypatch.setattr(group_loader, "RECORDS_PER_TURN", BOUND)
+    world.commit({("t", number): number for number in range(COUNT)}, producer_id=3)
+    marker = EndTransactionMarker(ControlRecordType.COMMIT, 0)
+    batch = marker_batch(marker, producer_id=3, producer_epoch=0, timestamp=0)
+    world.log.append(("__consumer_offsets", 0), batch, lambda code, offset: None)
+    world.service.on_elected(0, 1)
+
+
+def test_a_large_batch_is_loaded_over_many_turns(world, turns, monkeypatch):
+    read_partly(world, monkeypatch)
+    turns.watch(group_loader, "read_record")
+    world.scheduler.settle()
+    turns.check(total=COUNT)
+    assert world.committed() == {("t", number): number for number in range(COUNT)}
+
+
+def test_the_end_of_a_large_transaction_is_loaded_over_many_turns(world, turns, monkeypatch):
+    monkeypatch.setattr(offsets, "ENDED_PER_TURN", BOUND)
+    read_partly(world, monkeypatch)
+    turns.watch(offsets.GroupOffsets, "replay")
+    world.scheduler.settle()
+    turns.check(total=COUNT)
+    assert world.committed(stable=True) == {("t", number): number for number in range(COUNT)}
+
+
+def test_a_shard_that_is_closed_within_a_batch_loads_nothing_more(world, turns, monkeypatch):
+    read_partly(world, monkeypatch)
+    turns.watch(group_loader, "read_record")
+    while not turns.total:
+        assert world.scheduler.turn()
+    world.service.on_resigned(0, 2)
+    world.scheduler.settle()
+    turns.check(total=BOUND)
+    assert world.service.hosts == {}
+
+
+def test_a_shard_whose_batch_cannot_be_read_to_its_end_coordinates_nothing(world, monkeypatch):
+    read_partly(world, monkeypatch)
+    left = iter(range(BOUND + 1))
+
+    def failing(key, value):
+        if next(left, None) is None:
+            raise CorruptDataError("a record")
+        return read(key, value)
+
+    read = group_loader.read_record
+    monkeypatch.setattr(group_loader, "read_record", failing)
+    world.scheduler.settle()
+    assert world.describe("g").error_code == ErrorCode.NOT_COORDINATOR
 
 
 def test_a_shard_that_is_closed_while_loading_releases_its_memory(world, monkeypatch):

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from kctl.broker.log.future_logs import common_end
+from kctl.broker.log.producer_state_manager import ProducerStateManager
 from kctl.broker.log.unified_log import FetchIsolation
 from kctl.errors import StorageError
 from kctl.runtime.real.disk import RealDisk
@@ -72,6 +73,22 @@ def test_a_future_log_takes_the_current_ones_place(world):
     world.runtime.scheduler.advance(60_000)
     assert directories(world) == [(1, "t-0")]
     assert values_of(world.restart()) == numbers(21)
+
+
+def test_a_moved_log_recognizes_whatever_the_replaced_one_did(world, monkeypatch):
+    log, _ = begin(world, count=1)
+    for sequence in range(5):
+        append(log, b"v", producer_id=7, producer_epoch=0, base_sequence=sequence)
+    copy(world)
+    # Its producers go on in memory: a snapshot has the last batch only, and takes long to read.
+    monkeypatch.setattr(ProducerStateManager, "load_in_steps", None)
+    moved = world.manager.complete_move(TP)
+    for sequence in range(5):
+        again = append(moved, b"v", producer_id=7, producer_epoch=0, base_sequence=sequence)
+        assert again.is_duplicate
+    append(moved, b"v", producer_id=7, producer_epoch=0, base_sequence=5)
+    moved.close()
+    assert (Path(moved.directory) / f"{7:020}.snapshot").exists()
 
 
 def test_it_must_catch_up_first(world):

@@ -14,7 +14,12 @@ from kctl.broker.log.producer_state_manager import PRODUCERS_PER_STEP, ProducerS
 from kctl.broker.log.unified_log import AppendOrigin
 from kctl.protocol.error_codes import ApiError, ErrorCode
 from kctl.records.record_batch import SEQUENCE_MAX
-from kctl.storage.producer_snapshot import ProducerSnapshotEntry, decode_snapshot
+from kctl.storage.producer_snapshot import (
+    ENTRY_BYTES,
+    ProducerSnapshotEntry,
+    decode_snapshot,
+    encode_entries,
+)
 from kctl.work import at_once, while_wanted
 from tests.support.log_world import BASE_MS, append, end_transaction, values_of
 
@@ -419,3 +424,11 @@ def test_producers_expire_in_steps_and_may_go_or_return_meanwhile(log):
     assert len(producers.producers) == PRODUCERS_PER_STEP - 1
     assert at_once(work) == PRODUCERS_PER_STEP
     assert list(producers.producers) == [returned]
+
+
+def test_a_snapshot_is_written_without_a_copy_of_its_entries():
+    entries = bytearray(ENTRY_BYTES)
+    head, body = encode_entries(entries)
+    assert body is entries
+    (entry,) = decode_snapshot(head + body, "a snapshot")
+    assert entry == (0,) * 8

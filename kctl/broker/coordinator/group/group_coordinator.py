@@ -52,10 +52,10 @@ class GroupCoordinator:
 
     # The log
 
-    def load(self, batch: Batch) -> None:
-        """Load the next batch of the log."""
+    def load(self, batch: Batch) -> Work[None]:
+        """Load the next batch of the log, in turns."""
         assert self._loader is not None
-        self._loader.load(batch)
+        return self._loader.load(batch)
 
     def loaded(self, moment: Moment) -> Work[Outcome]:
         """End loading: build the groups, in turns, from the records read."""

@@ -20,7 +20,7 @@ from kctl.model import TopicPartition
 from kctl.protocol.constants import NO_EPOCH
 from kctl.protocol.error_codes import ErrorCode
 from kctl.records.record_batch import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
-from kctl.work import Work, at_once
+from kctl.work import Work
 
 INVALID_OFFSET = -1
 NO_METADATA = ""
@@ -192,13 +192,9 @@ class OffsetCommits:
             return int(ErrorCode.ILLEGAL_GENERATION)
         return _NONE
 
-    def end_transaction(self, producer_id: int, *, is_commit: bool) -> None:
-        """Apply the end of the producer's transaction, whose marker is in this shard's log."""
-        at_once(self.ending_transaction(producer_id, is_commit=is_commit))
-
     def ending_transaction(self, producer_id: int, *, is_commit: bool) -> Work[int]:
-        """Do the same with a `yield` after about ENDED_PER_TURN offsets and groups; return their
-        number."""
+        """Apply the end of the producer's transaction, whose marker is in this shard's log, with a
+        `yield` after about ENDED_PER_TURN offsets and groups; return their number."""
         units = since_turn = 0
         for group_id in self._groups_by_producer.pop(producer_id, {}):
             if since_turn >= ENDED_PER_TURN:

@@ -129,9 +129,11 @@ class TransactionCoordinator:
 
     # The log
 
-    def load(self, batch: Batch) -> None:
-        """Load the next batch of the log."""
-        for record in batch.records():
+    def load(self, batch: Batch) -> Work[None]:
+        """Load the next batch of the log, with a `yield` after every ENTRIES_PER_TURN records."""
+        for number, record in enumerate(batch.records(), 1):
+            if number % ENTRIES_PER_TURN == 0:
+                yield
             read = read_record(record.key, record.value)
             if read is None:
                 self._unknown_records += 1
