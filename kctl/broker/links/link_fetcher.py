@@ -28,7 +28,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from enum import Enum
 from typing import Any
 
-from kctl.broker.replication.fetch_session_handler import FetchSessionHandler
+from kctl.broker.replication.fetch_session_handler import PARTITIONS_PER_TURN, FetchSessionHandler
 from kctl.broker.replication.replica_fetcher import FollowerLog, common_end
 from kctl.lazy_dataclass import dataclass
 from kctl.model import TopicPartition
@@ -54,7 +54,7 @@ from kctl.protocol.messages.offset_for_leader_epoch import (
     OffsetForLeaderTopic,
 )
 from kctl.protocol.schema import Message
-from kctl.work import at_once
+from kctl.work import Work
 
 CONSUMER = -1
 WAIT_MS_MAX = 500
@@ -139,6 +139,8 @@ class _Linked:
 
 
 _Due = Sequence[tuple[TopicPartition, _Linked]]
+# Topic, partition, and what a response has for it.
+_Answer = tuple[str, int, Any]
 
 
 class LinkFetcher:
@@ -191,13 +193,19 @@ class LinkFetcher:
 
     # --- requests ----------------------------------------------------------------------------
 
-    def next_request(self, now_ms: int) -> Message | None:
-        """Return the next request, or None if nothing is due."""
+    def next_request(self, now_ms: int) -> Work[Message | None]:
+        """Return the next request, or None if nothing is due.
+
+        Some partitions are examined in each turn. One that changes in a later turn is requested as
+        it was, and its response no longer applies.
+        """
         due: dict[Phase, list[tuple[TopicPartition, _Linked]]] = {}
-        for tp, linked in self._partitions.items():
+        for number, (tp, linked) in enumerate(list(self._partitions.items()), 1):
+            if number % PARTITIONS_PER_TURN == 0:
+                yield
             if linked.wait_until_ms <= now_ms:
                 due.setdefault(linked.phase, []).append((tp, linked))
-        build: dict[Phase, Callable[[_Due], Message]] = {
+        build: dict[Phase, Callable[[_Due], Work[Message]]] = {
             Phase.CHECKING: self._epochs_request,
             Phase.COMPARING: self._last_batch_request,
             Phase.FINDING_START: self._start_request,
@@ -206,16 +214,19 @@ class LinkFetcher:
         for phase, request_for in build.items():
             if phase in due:
                 self._asked = phase
-                self._requested = {
-                    tp: (linked.leader_epoch, linked.log.log_end_offset)
-                    for tp, linked in due[phase]
-                }
-                return request_for(due[phase])
+                self._requested = {}
+                return (yield from request_for(due[phase]))
         return None
 
-    def _epochs_request(self, due: _Due) -> Message:
+    def _record_request(self, tp: TopicPartition, linked: _Linked) -> None:
+        self._requested[tp] = (linked.leader_epoch, linked.log.log_end_offset)
+
+    def _epochs_request(self, due: _Due) -> Work[Message]:
         topics: dict[str, OffsetForLeaderTopic] = {}
-        for tp, linked in due:
+        for number, (tp, linked) in enumerate(due, 1):
+            if number % PARTITIONS_PER_TURN == 0:
+                yield
+            self._record_request(tp, linked)
             topic = topics.setdefault(tp.topic, OffsetForLeaderTopic(name=tp.topic))
             topic.partitions.append(
                 OffsetForLeaderPartition(
@@ -226,12 +237,21 @@ class LinkFetcher:
             )
         return OffsetForLeaderEpochRequest(replica_id=CONSUMER, topics=list(topics.values()))
 
-    def _start_request(self, due: _Due) -> Message:
-        return earliest_request([(tp, linked.leader_epoch) for tp, linked in due])
+    def _start_request(self, due: _Due) -> Work[Message]:
+        topics: dict[str, ListOffsetTopic] = {}
+        for number, (tp, linked) in enumerate(due, 1):
+            if number % PARTITIONS_PER_TURN == 0:
+                yield
+            self._record_request(tp, linked)
+            _add_earliest(topics, tp, linked.leader_epoch)
+        return ListOffsetRequest(replica_id=CONSUMER, topics=list(topics.values()))
 
-    def _last_batch_request(self, due: _Due) -> Message:
+    def _last_batch_request(self, due: _Due) -> Work[Message]:
         topics: dict[str, FetchTopic] = {}
-        for tp, linked in due:
+        for number, (tp, linked) in enumerate(due, 1):
+            if number % PARTITIONS_PER_TURN == 0:
+                yield
+            self._record_request(tp, linked)
             topic = topics.setdefault(tp.topic, FetchTopic(topic=tp.topic))
             topic.partitions.append(_asked_from(tp, linked, linked.log.log_end_offset - 1))
         request = _fetch_request(max_wait_ms=0)
@@ -239,10 +259,15 @@ class LinkFetcher:
         request.topics = list(topics.values())
         return request
 
-    def _fetch_request(self, due: _Due) -> Message:
+    def _fetch_request(self, due: _Due) -> Work[Message]:
         request = _fetch_request(max_wait_ms=WAIT_MS_MAX)
-        wanted = {tp: _asked_from(tp, it, it.log.log_end_offset) for tp, it in due}
-        at_once(self._session.fill(request, wanted))
+        wanted: dict[TopicPartition, FetchPartition] = {}
+        for number, (tp, linked) in enumerate(due, 1):
+            if number % PARTITIONS_PER_TURN == 0:
+                yield
+            self._record_request(tp, linked)
+            wanted[tp] = _asked_from(tp, linked, linked.log.log_end_offset)
+        yield from self._session.fill(request, wanted)
         return request
 
     # --- responses ---------------------------------------------------------------------------
@@ -255,9 +280,10 @@ class LinkFetcher:
             linked.phase = _first_phase(linked.log)
             self.delay(tp, now_ms)
 
-    def on_response(self, response: Message, now_ms: int) -> Iterator[Action]:
-        """Yield what the response requires, partition by partition. Each partition is looked at
-        when the actions before it have been carried out."""
+    def on_response(self, response: Message, now_ms: int) -> Iterator[Action | None]:
+        """Yield what the response requires, partition by partition, and None after every
+        PARTITIONS_PER_TURN, where others may have a turn. Each partition is looked at when the
+        actions before it have been carried out."""
         if isinstance(response, FetchResponse):
             return self._on_fetch(response, now_ms)
         if isinstance(response, OffsetForLeaderEpochResponse):
@@ -265,46 +291,70 @@ class LinkFetcher:
         assert isinstance(response, ListOffsetResponse)
         return self._on_starts(response, now_ms)
 
-    def _on_fetch(self, response: FetchResponse, now_ms: int) -> Iterator[Action]:
+    def _current_ones(
+        self, answers: Iterable[_Answer]
+    ) -> Iterator[tuple[TopicPartition, _Linked, Any] | None]:
+        """Yield what the response has for partitions that are as they were at the request, and None
+        after every PARTITIONS_PER_TURN."""
+        for number, (topic, partition, answer) in enumerate(answers, 1):
+            if number % PARTITIONS_PER_TURN == 0:
+                yield None
+            tp = TopicPartition(topic, partition)
+            linked = self._current(tp)
+            if linked is not None:
+                yield tp, linked, answer
+
+    def _on_fetch(self, response: FetchResponse, now_ms: int) -> Iterator[Action | None]:
         is_comparing = self._asked is Phase.COMPARING
         if not is_comparing and not self._session.on_response(response):
             if response.error_code not in _SESSION_ERRORS:
                 self.on_error(now_ms)
             return
-        for topic in response.responses:
-            for answer in topic.partition_responses:
-                tp = TopicPartition(topic.topic, answer.partition)
-                linked = self._current(tp)
-                if linked is None:
-                    continue
-                if is_comparing:
-                    yield from self._on_last_batch(tp, linked, answer, now_ms)
-                else:
-                    yield from self._on_fetched(tp, linked, answer, now_ms)
+        on_answer = self._on_last_batch if is_comparing else self._on_fetched
+        answers = (
+            (topic.topic, it.partition, it)
+            for topic in response.responses
+            for it in topic.partition_responses
+        )
+        for found in self._current_ones(answers):
+            if found is None:
+                yield None
+            else:
+                yield from on_answer(*found, now_ms)
 
-    def _on_epochs(self, response: OffsetForLeaderEpochResponse, now_ms: int) -> Iterator[Action]:
-        for topic in response.topics:
-            for answer in topic.partitions:
-                tp = TopicPartition(topic.name, answer.partition_index)
-                linked = self._current(tp)
-                if linked is None:
-                    continue
-                if answer.error_code:
-                    yield from self._failed(tp, answer.error_code, now_ms)
-                else:
-                    yield from self._on_epoch(tp, linked, answer.leader_epoch, answer.end_offset)
+    def _on_epochs(
+        self, response: OffsetForLeaderEpochResponse, now_ms: int
+    ) -> Iterator[Action | None]:
+        answers = (
+            (topic.name, it.partition_index, it)
+            for topic in response.topics
+            for it in topic.partitions
+        )
+        for found in self._current_ones(answers):
+            if found is None:
+                yield None
+                continue
+            tp, linked, answer = found
+            if answer.error_code:
+                yield from self._failed(tp, answer.error_code, now_ms)
+            else:
+                yield from self._on_epoch(tp, linked, answer.leader_epoch, answer.end_offset)
 
-    def _on_starts(self, response: ListOffsetResponse, now_ms: int) -> Iterator[Action]:
-        for topic in response.topics:
-            for answer in topic.partitions:
-                tp = TopicPartition(topic.name, answer.partition_index)
-                linked = self._current(tp)
-                if linked is None:
-                    continue
-                if answer.error_code:
-                    yield from self._failed(tp, answer.error_code, now_ms)
-                else:
-                    yield from self._on_start(tp, linked, answer.offset)
+    def _on_starts(self, response: ListOffsetResponse, now_ms: int) -> Iterator[Action | None]:
+        answers = (
+            (topic.name, it.partition_index, it)
+            for topic in response.topics
+            for it in topic.partitions
+        )
+        for found in self._current_ones(answers):
+            if found is None:
+                yield None
+                continue
+            tp, linked, answer = found
+            if answer.error_code:
+                yield from self._failed(tp, answer.error_code, now_ms)
+            else:
+                yield from self._on_start(tp, linked, answer.offset)
 
     def _current(self, tp: TopicPartition) -> _Linked | None:
         """Return the partition, or None if it has changed since the request."""
@@ -392,19 +442,24 @@ class LinkFetcher:
             self.delay(tp, now_ms)
 
 
-def earliest_request(wanted: Iterable[tuple[TopicPartition, int]]) -> ListOffsetRequest:
-    """Return a request for the log start offsets of partitions, led in these epochs."""
+def earliest_request(tp: TopicPartition, leader_epoch: int) -> ListOffsetRequest:
+    """Return a request for the log start offset of a partition that is led in `leader_epoch`."""
     topics: dict[str, ListOffsetTopic] = {}
-    for tp, leader_epoch in wanted:
-        topic = topics.setdefault(tp.topic, ListOffsetTopic(name=tp.topic))
-        topic.partitions.append(
-            ListOffsetPartition(
-                partition_index=tp.partition,
-                current_leader_epoch=leader_epoch,
-                timestamp=EARLIEST_TIMESTAMP,
-            )
-        )
+    _add_earliest(topics, tp, leader_epoch)
     return ListOffsetRequest(replica_id=CONSUMER, topics=list(topics.values()))
+
+
+def _add_earliest(
+    topics: dict[str, ListOffsetTopic], tp: TopicPartition, leader_epoch: int
+) -> None:
+    topic = topics.setdefault(tp.topic, ListOffsetTopic(name=tp.topic))
+    topic.partitions.append(
+        ListOffsetPartition(
+            partition_index=tp.partition,
+            current_leader_epoch=leader_epoch,
+            timestamp=EARLIEST_TIMESTAMP,
+        )
+    )
 
 
 def is_empty(log: FollowerLog) -> bool:

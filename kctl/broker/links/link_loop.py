@@ -37,9 +37,14 @@ from kctl.runtime.disk import FileSlice
 from kctl.runtime.future import sleep
 from kctl.runtime.recurring_warnings import RecurringWarnings
 from kctl.runtime.runtime import Runtime
+from kctl.runtime.turns import done_in_turns, next_turn, pace_of
 from kctl.runtime.wakeable_sleep import WakeableSleep
 
 OLD_FORMAT = "the source has records in a format before 0.11, which have no leader epochs"
+
+
+# Work of an action, in units of `Pace`, without the records that it appends.
+UNITS_PER_ACTION = 8
 
 
 class LinkOwner(Protocol):
@@ -82,6 +87,7 @@ class LinkLoop:
         self._is_running = False
         self._warnings = RecurringWarnings(runtime)
         self._sleep = WakeableSleep(runtime.scheduler)
+        self._pace = pace_of(runtime.scheduler)
 
     def add(self, partition: Partition, leader_epoch: int) -> None:
         """Follow the source's leader of `leader_epoch` with the partition's log."""
@@ -107,7 +113,11 @@ class LinkLoop:
         # All partitions of one round of the owner go into the first request.
         await sleep(self._runtime.scheduler, 0)
         while self._is_open():
-            request = fetcher.next_request(clock.monotonic_ms())
+            request = await done_in_turns(
+                self._runtime.scheduler, fetcher.next_request(clock.monotonic_ms())
+            )
+            if not self._is_open():
+                return
             if request is None:
                 await self._sleep.until(fetcher.next_due_ms())
                 continue
@@ -119,7 +129,11 @@ class LinkLoop:
                     self._owner.find_leader(None, str(error))
                 continue
             for action in fetcher.on_response(response, clock.monotonic_ms()):
-                await self._carry_out(action)
+                if action is None:
+                    await next_turn(self._runtime.scheduler)
+                else:
+                    await self._carry_out(action)
+                    await self._pace.spend(UNITS_PER_ACTION)
 
     def _is_open(self) -> bool:
         return not self._is_closed

@@ -53,9 +53,11 @@ from kctl.protocol.error_codes import ErrorCode
 from kctl.runtime.future import sleep
 from kctl.runtime.recurring_warnings import RecurringWarnings
 from kctl.runtime.runtime import Runtime
+from kctl.runtime.turns import alone_in_turns, pace_of
 from kctl.runtime.wakeable_sleep import WakeableSleep
 from kctl.store.cluster_store import ClusterStore
 from kctl.store.znodes import TOPIC_CONFIGS
+from kctl.work import Work, parts
 
 if TYPE_CHECKING:
     # Loaded by the first link: few brokers have one, and all of them start.
@@ -67,6 +69,10 @@ REFRESH_MS = 5_000
 REFRESH_MS_MIN = 250
 # How often the settings of the source's topics are read.
 SETTINGS_MS = 10_000
+# Work of the step of a partition, in units of `Pace`.
+UNITS_PER_STEP = 8
+# Partitions of a topic whose link has changed, per turn.
+CHANGED_PER_TURN = 200
 
 
 class PartitionPhase(StrEnum):
@@ -165,6 +171,7 @@ class LinkManager:
         self._wants_refresh = False
         self._settings_read_ms = 0
         self._sleep = WakeableSleep(runtime.scheduler)
+        self._pace = pace_of(runtime.scheduler)
 
     def close(self) -> None:
         """Stop following."""
@@ -192,18 +199,29 @@ class LinkManager:
 
     def on_topic_change(self, topic: str | None) -> None:
         """Follow a topic's link that was created, fails over, or ended (a listener of configs)."""
-        if topic is None:
-            return
-        link = link_of(self._dynamic_configs.topic(topic))
-        for number in range(self._metadata.partition_count(topic) or 0):
-            partition = self._replicas.partitions.get((topic, number))
-            if partition is None or partition.role is not Role.LEADER:
-                continue
-            if link is not None:
-                partition.read_only = link.refusal(topic)
-                self._track(partition, link)
-            elif partition.read_only is not None:
-                self._end(partition)
+        if topic is not None:
+            alone_in_turns(self._runtime.scheduler, self._applying_link(topic))
+
+    def _applying_link(self, topic: str) -> Work[None]:
+        """Apply the link of a topic to its partitions, with a `yield` after CHANGED_PER_TURN.
+
+        Invariant: each turn applies the link as it is then, so that the partitions have the latest
+        one, whatever changed meanwhile; to apply it twice does no harm.
+        """
+        numbers = range(self._metadata.partition_count(topic) or 0)
+        for part in parts(numbers, CHANGED_PER_TURN):
+            if part[0]:
+                yield
+            link = link_of(self._dynamic_configs.topic(topic))
+            for number in part:
+                partition = self._replicas.partitions.get((topic, number))
+                if partition is None or partition.role is not Role.LEADER:
+                    continue
+                if link is not None:
+                    partition.read_only = link.refusal(topic)
+                    self._track(partition, link)
+                elif partition.read_only is not None:
+                    self._end(partition)
 
     def on_log_replaced(self, partition: Partition) -> None:
         """Continue with the log of another directory (a listener of the moves)."""
@@ -258,8 +276,12 @@ class LinkManager:
             self._wants_refresh = False
             await self._refresh_sources()
             for linked in list(self._linked.values()):
+                # Either may have changed in an earlier turn.
+                if not self._is_open():
+                    break
                 if self._linked.get(linked.partition.topic_partition) is linked:
                     self._step(linked)
+                await self._pace.spend(UNITS_PER_STEP)
             self._drop_idle()
             await self._follow_topics()
             await sleep(scheduler, REFRESH_MS_MIN)
@@ -267,6 +289,9 @@ class LinkManager:
                 await self._sleep.until(self._runtime.clock.monotonic_ms() + REFRESH_MS)
         self._is_running = False
         self._drop_idle()
+
+    def _is_open(self) -> bool:
+        return not self._is_closed
 
     async def _refresh_sources(self) -> None:
         from kctl.broker.links.source_cluster import SourceCluster
@@ -431,6 +456,9 @@ class LinkManager:
             self._settings_read_ms = now_ms
         for tp, linked in list(self._linked.items()):
             source = self._sources.get(linked.link.source)
+            await self._pace.spend()
+            if not self._is_open():
+                return
             if tp.partition or source is None or linked.phase is not PartitionPhase.FOLLOWING:
                 continue
             try:

@@ -30,9 +30,11 @@ from kctl.protocol.messages.metadata import (
     MetadataRequest,
     MetadataRequestTopic,
     MetadataResponse,
-    MetadataResponseTopic,
+    MetadataResponsePartition,
 )
 from kctl.runtime.runtime import Runtime
+from kctl.runtime.turns import done_in_turns
+from kctl.work import Work, nested_parts
 
 REQUEST_TIMEOUT_MS = 30_000
 CONNECT_TIMEOUT_MS = 5_000
@@ -40,6 +42,8 @@ CONNECT_TIMEOUT_MS = 5_000
 OF_TOPIC = 1
 BOOTSTRAP_SERVERS = "bootstrap.servers"
 CLIENT_ID = "kctl-link"
+# Partitions of the source whose leaders are taken from its metadata, per turn.
+PARTITIONS_PER_TURN = 2_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +105,8 @@ class SourceCluster:
                 topics=[MetadataRequestTopic(name=topic) for topic in topics],
                 allow_auto_topic_creation=False,
             )
-            self.view = _view(await channel.send(request))
+            response = await channel.send(request)
+            self.view = await done_in_turns(self._runtime.scheduler, _view(response))
             self.problem = None
         except KctlError as error:
             self.close()
@@ -130,7 +135,7 @@ class SourceCluster:
         channel = await self.channel_to(leader.broker_id)
         try:
             response: ListOffsetResponse = await channel.send(
-                earliest_request([(tp, leader.leader_epoch)])
+                earliest_request(tp, leader.leader_epoch)
             )
         finally:
             channel.close()
@@ -176,7 +181,7 @@ def _security(settings: Mapping[str, str]) -> dict[str, str]:
     return {name: value for name, value in settings.items() if name != BOOTSTRAP_SERVERS}
 
 
-def _view(response: MetadataResponse) -> SourceView:
+def _view(response: MetadataResponse) -> Work[SourceView]:
     found = SourceView(
         response.cluster_id,
         {broker.node_id: (broker.host, broker.port) for broker in response.brokers},
@@ -185,13 +190,20 @@ def _view(response: MetadataResponse) -> SourceView:
         if topic.error_code and topic.error_code != ErrorCode.LEADER_NOT_AVAILABLE:
             found.errors[topic.name] = topic.error_code
         else:
-            _add_topic(found, topic)
+            found.partition_counts[topic.name] = len(topic.partitions)
+    led = ((it.name, it.partitions) for it in response.topics if it.name not in found.errors)
+    for part in nested_parts(led, PARTITIONS_PER_TURN):
+        if part is None:
+            yield
+        else:
+            _add_leaders(found, *part)
     return found
 
 
-def _add_topic(found: SourceView, topic: MetadataResponseTopic) -> None:
-    found.partition_counts[topic.name] = len(topic.partitions)
-    for partition in topic.partitions:
+def _add_leaders(
+    found: SourceView, topic: str, partitions: Sequence[MetadataResponsePartition]
+) -> None:
+    for partition in partitions:
         if partition.leader_id >= 0 and partition.leader_epoch >= 0:
-            tp = TopicPartition(topic.name, partition.partition_index)
+            tp = TopicPartition(topic, partition.partition_index)
             found.leaders[tp] = SourceLeader(partition.leader_id, partition.leader_epoch)

@@ -33,6 +33,7 @@ from kctl.protocol.messages.offset_for_leader_epoch import (
     OffsetForLeaderPartitionResult,
     OffsetForLeaderTopicResult,
 )
+from kctl.work import at_once
 
 TP = TopicPartition("orders", 0)
 
@@ -67,7 +68,7 @@ class Story:
         self.fetcher.add(TP, leader_epoch, log, is_compacted=is_compacted)
 
     def asks(self, now_ms=0):
-        return self.fetcher.next_request(now_ms)
+        return at_once(self.fetcher.next_request(now_ms))
 
     def gets(self, response, now_ms=0):
         return list(self.fetcher.on_response(response, now_ms))
