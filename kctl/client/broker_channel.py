@@ -19,7 +19,7 @@ Kafka 2.7: org.apache.kafka.clients.NetworkClient, ApiVersions; KIP-35, KIP-368,
 from collections import deque
 from collections.abc import Callable
 from enum import Enum
-from typing import Any
+from typing import Any, NamedTuple
 
 from kctl import __version__
 from kctl.client.foreign_protocols import foreign_protocol, hint_for
@@ -27,11 +27,12 @@ from kctl.client.security import NO_SECURITY, ClientSecurity
 from kctl.errors import CorruptDataError, KctlError, TimedOutError, UnreachableError, UsageError
 from kctl.lazy_dataclass import dataclass
 from kctl.protocol.api_keys import Api, ApiKey
-from kctl.protocol.codec import encoding
+from kctl.protocol.codec import decoding, encoding
 from kctl.protocol.connection import ClientConnection, Reader
 from kctl.protocol.error_codes import ApiError, ErrorCode
 from kctl.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from kctl.protocol.negotiation import NegotiatedVersions
+from kctl.protocol.primitives import Buffer
 from kctl.protocol.schema import Message, Part
 from kctl.runtime.future import Future
 from kctl.runtime.network import Transport
@@ -42,6 +43,8 @@ from kctl.runtime.turns import done_in_turns
 DEFAULT_TIMEOUT_MS = 30_000
 # A response is about as big as the fetch that asks for it.
 RESPONSE_BYTES_MAX = 1 << 30
+# Larger responses to `send_in_turns` are decoded in turns: these hold at most 3,000 or so structs.
+DECODED_AT_ONCE_BYTES_MAX = 32 * 1024
 # Until the channel is ready: responses to ApiVersions and SASL (CVE-2026-10142). The first bytes of
 # another protocol look like a larger size.
 NEGOTIATION_BYTES_MAX = 1 << 20
@@ -83,6 +86,13 @@ class _Pending:
     deadline_ms: int
     # The request, if the channel explains refusals.
     message: Message | None = None
+
+
+class _Undecoded(NamedTuple):
+    """The frame of a response, and where its body begins."""
+
+    frame: Buffer
+    position: int
 
 
 @dataclass(slots=True)
@@ -199,10 +209,20 @@ class BrokerChannel:
 
     async def send_in_turns(self, message: Message) -> Any:
         """Do the same with a large message, which is encoded in several turns of the loop and must
-        not change meanwhile."""
-        version = self.version_of(_api_of(message))
-        body = await done_in_turns(self._runtime.scheduler, encoding(message, version))
-        return await self.request(message, version, body=body)
+        not change meanwhile; so is a large response decoded."""
+        api, scheduler = _api_of(message), self._runtime.scheduler
+        version = self.version_of(api)
+        body = await done_in_turns(scheduler, encoding(message, version))
+        response = await self.request(message, version, body=body, reader=_undecoded_if_large)
+        if not isinstance(response, _Undecoded):
+            return response
+        work = decoding(api.response_class, version, response.frame, response.position)
+        try:
+            return await done_in_turns(scheduler, work)
+        except CorruptDataError as error:
+            unusable = self._not_kafka(error)
+            self._close(unusable)
+            raise unusable from error
 
     def request(
         self,
@@ -468,6 +488,11 @@ class BrokerChannel:
                 self._transport.close()
         if self._on_closed is not None:
             self._on_closed(self)
+
+
+def _undecoded_if_large(frame: Buffer, position: int) -> _Undecoded | None:
+    """Keep a large response as it is (a Reader); its frame lasts as long as it is referenced."""
+    return _Undecoded(frame, position) if len(frame) > DECODED_AT_ONCE_BYTES_MAX else None
 
 
 def _fallback_version(response: ApiVersionsResponse) -> int:

@@ -4,8 +4,9 @@ import struct
 
 import pytest
 
+from kctl.client import broker_channel
 from kctl.client.broker_channel import BrokerChannel, ChannelState
-from kctl.errors import TimedOutError, UnreachableError, UsageError
+from kctl.errors import CorruptDataError, TimedOutError, UnreachableError, UsageError
 from kctl.protocol.api_keys import ApiKey
 from kctl.protocol.error_codes import ApiError, ErrorCode
 from kctl.protocol.messages.fetch import (
@@ -97,6 +98,58 @@ def test_requests_are_pipelined_and_answered_in_order(loop, broker):
     assert channel.in_flight == 10
     assert [loop.wait(future).throttle_time_ms for future in futures] == list(range(10))
     assert channel.in_flight == 0
+
+
+def wide_response(count):
+    answers = [
+        FetchablePartitionResponse(partition=number, record_set=b"x" * 20)
+        for number in range(count)
+    ]
+    return FetchResponse(responses=[FetchableTopicResponse(topic="t", partition_responses=answers)])
+
+
+def decoding_watched(monkeypatch):
+    """Return the list to which the parts of all messages that are decoded in turns are added."""
+    parts = []
+
+    def decoding(*arguments):
+        work = original(*arguments)
+        while True:
+            try:
+                next(work)
+            except StopIteration as stop:
+                return stop.value
+            parts.append(None)
+            yield
+
+    original = broker_channel.decoding
+    monkeypatch.setattr(broker_channel, "decoding", decoding)
+    return parts
+
+
+def test_a_large_response_is_decoded_in_turns(loop, broker, monkeypatch):
+    parts = decoding_watched(monkeypatch)
+    response = wide_response(5_000)
+    broker.answer(ApiKey.FETCH, response, wide_response(3))
+    channel = open_channel(loop, broker)
+    assert loop.run(channel.send_in_turns(FetchRequest())) == response
+    assert len(parts) >= 4
+    parts.clear()
+    assert loop.run(channel.send_in_turns(FetchRequest())) == wide_response(3)
+    assert parts == []
+
+
+def test_a_large_response_that_cannot_be_decoded_closes_the_channel(loop, broker, monkeypatch):
+    def decoding(*_arguments):
+        yield
+        raise CorruptDataError("a response")
+
+    monkeypatch.setattr(broker_channel, "decoding", decoding)
+    broker.answer(ApiKey.FETCH, wide_response(5_000))
+    channel = open_channel(loop, broker)
+    with pytest.raises(UnreachableError, match="does not speak Kafka's protocol"):
+        loop.run(channel.send_in_turns(FetchRequest()))
+    assert channel.state is ChannelState.CLOSED
 
 
 def test_a_version_can_be_required(loop, broker):

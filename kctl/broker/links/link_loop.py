@@ -21,6 +21,7 @@ from kctl.broker.links.link_fetcher import (
     Truncate,
 )
 from kctl.broker.log.unified_log import FetchIsolation, UnifiedLog
+from kctl.broker.replication.fetch_session_handler import PARTITIONS_PER_TURN
 from kctl.broker.replication.fetched_parts import parts_of
 from kctl.broker.replication.fetcher_manager import truncated
 from kctl.broker.replication.partition import Partition, Role
@@ -122,7 +123,9 @@ class LinkLoop:
                 await self._sleep.until(fetcher.next_due_ms())
                 continue
             try:
-                response = await (await self._ready_channel()).send(request)
+                channel = await self._ready_channel()
+                is_wide = len(fetcher) > PARTITIONS_PER_TURN
+                response = await (channel.send_in_turns if is_wide else channel.send)(request)
             except KctlError as error:
                 fetcher.on_error(clock.monotonic_ms())
                 if self._is_open():

@@ -105,7 +105,7 @@ class SourceCluster:
                 topics=[MetadataRequestTopic(name=topic) for topic in topics],
                 allow_auto_topic_creation=False,
             )
-            response = await channel.send(request)
+            response = await channel.send_in_turns(request)
             self.view = await done_in_turns(self._runtime.scheduler, _view(response))
             self.problem = None
         except KctlError as error:

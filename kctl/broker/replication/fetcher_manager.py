@@ -13,6 +13,7 @@ from contextlib import contextmanager
 
 from kctl.broker.log.unified_log import UnifiedLog
 from kctl.broker.quotas import ReplicationQuota
+from kctl.broker.replication.fetch_session_handler import PARTITIONS_PER_TURN
 from kctl.broker.replication.fetched_parts import parts_of
 from kctl.broker.replication.leadership import RoleChange
 from kctl.broker.replication.partition import Partition, Role
@@ -208,7 +209,10 @@ class FetcherLoop:
                 continue
             try:
                 channel = await self._ready_channel()
-                response = await channel.send(request)
+                # What names few partitions is answered for few.
+                is_wide = len(self.fetcher) > PARTITIONS_PER_TURN
+                send = channel.send_in_turns if is_wide else channel.send
+                response = await send(request)
             except KctlError as error:
                 self._failed(error)
                 continue

@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 
 from kctl.broker.log.future_logs import common_end
-from kctl.broker.log.producer_state_manager import ProducerStateManager
 from kctl.broker.log.unified_log import FetchIsolation
 from kctl.errors import StorageError
 from kctl.runtime.real.disk import RealDisk
@@ -75,13 +74,12 @@ def test_a_future_log_takes_the_current_ones_place(world):
     assert values_of(world.restart()) == numbers(21)
 
 
-def test_a_moved_log_recognizes_whatever_the_replaced_one_did(world, monkeypatch):
+def test_a_moved_log_recognizes_whatever_the_replaced_one_did(world):
     log, _ = begin(world, count=1)
     for sequence in range(5):
         append(log, b"v", producer_id=7, producer_epoch=0, base_sequence=sequence)
     copy(world)
-    # Its producers go on in memory: a snapshot has the last batch only, and takes long to read.
-    monkeypatch.setattr(ProducerStateManager, "load_in_steps", None)
+    # Its producers go on in memory: a snapshot has the last batch of each only.
     moved = world.manager.complete_move(TP)
     for sequence in range(5):
         again = append(moved, b"v", producer_id=7, producer_epoch=0, base_sequence=sequence)
