@@ -239,11 +239,11 @@ class StateTransitions:
             return dict.fromkeys((tp.topic for tp in states), True)
         if strategy is not ElectionStrategy.OFFLINE:
             return {}
-        topics = dict.fromkeys(
-            tp.topic
-            for tp, state in states.items()
-            if elections.needs_unclean(self.context, tp, state.leader_and_isr.isr)
-        )
+        topics: dict[str, None] = {}
+        async for part in self._pace.over(states.items()):
+            for tp, state in part:
+                if elections.needs_unclean(self.context, tp, state.leader_and_isr.isr):
+                    topics[tp.topic] = None
         configs = await self._store.get_entity_configs(znodes.TOPIC_CONFIGS, list(topics))
         default = "true" if self.unclean_election_default else "false"
         return {

@@ -196,22 +196,24 @@ class ZnodeEvents:
         names = await self._store.get_isr_change_names(self._on_watch)
         if not names:
             return
-        partitions = [
-            tp for tp in await self._store.get_isr_changes(names) if tp in self.context.leadership
-        ]
-        before = self.context.leadership
+        leadership = self.context.leadership
+        partitions: list[TopicPartition] = []
+        async for named in self._pace.over(await self._store.get_isr_changes(names)):
+            partitions += [tp for tp in named if tp in leadership]
         found = await self._store.get_partition_states(partitions)
-        raised = [
-            tp
-            for tp, state in found.items()
-            if state.leader_and_isr.leader_epoch > before[tp].leader_and_isr.leader_epoch
-        ]
-        self.context.leadership.update(found)
-        self._batch.add_update_metadata(partitions)
-        for tp in raised:
-            replicas = self.context.assignment(tp).replicas
-            live = [it for it in replicas if it in self.context.live_or_shutting_down_ids]
-            self._batch.add_leader_and_isr(live, tp, is_new=False)
+        # Only events change the context, one after the other: it is the same after each turn.
+        live = frozenset(self.context.live_or_shutting_down_ids)
+        async for part in self._pace.over(partitions):
+            self._batch.add_update_metadata(part)
+            for tp in part:
+                state = found.get(tp)
+                if state is None:
+                    continue
+                before, leadership[tp] = leadership[tp], state
+                if state.leader_and_isr.leader_epoch > before.leader_and_isr.leader_epoch:
+                    replicas = self.context.assignment(tp).replicas
+                    recipients = [it for it in replicas if it in live]
+                    self._batch.add_leader_and_isr(recipients, tp, is_new=False)
         await self._reassignment.isrs_changed(partitions)
         await self._store.delete_isr_changes(names, self.context.epoch_zk_version)
 
