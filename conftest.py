@@ -1,14 +1,16 @@
 """Settings of all tests: doctests that need an extra, property tests without deadlines, signals as
-a terminal has them, bytecode that is cached, and a garbage collector that leaves the tests
-themselves alone."""
+a terminal has them, bytecode that is cached, and a collection that takes no longer than it must."""
 
 import gc
 import os
 import signal
 import sys
 import warnings
+from collections.abc import Generator
 from importlib.util import find_spec
+from pathlib import Path
 
+import pytest
 from hypothesis import HealthCheck, settings
 
 NEED_PYSPARK = ["filtered_read.py", "sink.py", "source.py"]
@@ -34,6 +36,18 @@ sys.dont_write_bytecode = False
 # Collecting tests makes objects and no garbage, and what it makes stays: eight thousand tests and
 # their modules, which the garbage collector would traverse again and again.
 gc.disable()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collect_file(
+    file_path: Path,
+) -> Generator[None, list[pytest.Collector], list[pytest.Collector]]:
+    """Look for doctests only in files that contain a prompt: pytest would import every module, once
+    in each process, and search the docstrings of everything in it."""
+    collectors = yield
+    if file_path.suffix != ".py" or b">>> " in file_path.read_bytes():
+        return collectors
+    return [it for it in collectors if type(it) is pytest.Module]
 
 
 def pytest_collection_finish() -> None:

@@ -5,6 +5,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).parents[1]
 STATE = (
     "import signal, sys;"
@@ -30,3 +32,14 @@ def test_where_the_tests_are_started_changes_nothing_for_these_processes():
     )  # fmt: skip
     assert ran.returncode == 0, ran.stdout + ran.stderr
     assert "1 passed" in ran.stdout
+
+
+def test_doctests_are_sought_only_in_files_that_have_some(request):
+    def collectors(path):
+        collect = request.config.hook.pytest_collect_file
+        return [type(it) for it in collect(file_path=ROOT / path, parent=request.session)]
+
+    (doctests,) = collectors("kctl/java_hash.py")
+    assert doctests is not pytest.Module
+    assert collectors("kctl/errors.py") == []
+    assert collectors("tests/test_java_hash.py") == [pytest.Module]

@@ -264,16 +264,43 @@ def recreation():
     ]
 
 
-def test_a_topic_created_right_after_its_deletion_keeps_its_configs(cluster):
+@pytest.fixture
+def late_deletion(cluster, monkeypatch):
+    """The controller's deletion of topic t at the step before its configs, where it stays until the
+    creation of another t finds it under way."""
+    monkeypatch.setattr(topic_creation, "DELETION_LOOKS_MAX", 3_000)
+    store = cluster.start(0).store
+    future = cluster.runtime.scheduler.future
+    deletion = SimpleNamespace(reached=future(), released=future(), was_found=False)
+    delete_configs, is_marked = store.delete_topic_configs, store.is_marked_for_deletion
+
+    async def delete_configs_late(*arguments):
+        deletion.reached.set_result(None)
+        await deletion.released
+        await delete_configs(*arguments)
+
+    async def is_marked_for_deletion(topic):
+        found = await is_marked(topic)
+        if found and not deletion.was_found:
+            deletion.was_found = True
+            deletion.released.set_result(None)
+        return found
+
+    monkeypatch.setattr(store, "delete_topic_configs", delete_configs_late)
+    monkeypatch.setattr(store, "is_marked_for_deletion", is_marked_for_deletion)
+    return deletion
+
+
+def test_a_topic_created_right_after_its_deletion_keeps_its_configs(cluster, late_deletion):
     """The controller deletes configs last: those of a topic that is there already would go, too."""
-    cluster.start(0)
     cluster.create_topic("t", *[[0]] * 50)
     server = TopicServer(cluster, 0)
-    answer = server.ask("delete_topics", 5, topic_names=["t"], timeout_ms=9_999)
+    answer = server.ask("delete_topics", 5, topic_names=["t"], timeout_ms=60_000)
     assert answer.responses[0].error_code == ErrorCode.NONE
-    assert cluster.exists("/admin/delete_topics/t")
-    answer = server.ask("create_topics", 5, topics=recreation(), timeout_ms=9_999)
+    cluster.run(late_deletion.reached)
+    answer = server.ask("create_topics", 5, topics=recreation(), timeout_ms=60_000)
     assert answer.topics[0].error_code == ErrorCode.NONE
+    assert late_deletion.was_found
     cluster.settle()
     assert len(cluster.brokers[0].cache.partitions_of("t")) == 1
     configs = cluster.run(cluster.store.get_entity_configs("topics", ["t"]))
