@@ -1,5 +1,6 @@
 """`python -m kctl` and the `kctl` script."""
 
+import gc
 import signal
 import sys
 
@@ -7,6 +8,8 @@ import sys
 def main() -> None:
     """Run the command line; exits with its status."""
     words = sys.argv[1:]
+    # Until the command begins (kctl.imports): modules are imported, and leave no cycles.
+    gc.disable()
     # While modules are imported, Ctrl-C ends the process; Python would print a traceback.
     is_ours = signal.getsignal(signal.SIGINT) is signal.default_int_handler
     if is_ours:

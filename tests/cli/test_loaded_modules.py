@@ -103,6 +103,32 @@ def test_a_command_on_a_cluster_without_security_loads_none_of_it(loaded, kctl_b
     assert "kctl.configs.broker_config" not in modules
 
 
+def test_modules_are_imported_without_searches_for_cycles():
+    code = (
+        "import gc, sys, kctl.imports\n"
+        "searches = []\n"
+        "gc.callbacks.append(lambda phase, _: searches.append(phase))\n"
+        "with kctl.imports.without_searches():\n"
+        "    import kctl.broker.process\n"
+        "    count = len(searches)\n"
+        "print(count, gc.isenabled(), gc.get_freeze_count() > 10_000)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["0", "True", "True"]
+
+
+@pytest.mark.parametrize(("words", "searches"), [(["--help"], False), (["version"], True)])
+def test_searches_for_cycles_begin_with_the_command(words, searches):
+    code = (
+        "import atexit, gc, runpy, sys\n"
+        "atexit.register(lambda: print(gc.isenabled(), file=sys.stderr))\n"
+        f"sys.argv = ['kctl', *{words}]\n"
+        "runpy.run_module('kctl', run_name='__main__')\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stderr.split()[-1] == str(searches)
+
+
 def test_frequent_handlers_are_loaded_beside_the_first_requests():
     names = [f"kctl.broker.handlers.{name}" for name in FREQUENT]
     code = (

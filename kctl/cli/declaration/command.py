@@ -18,6 +18,7 @@ from kctl.cli.output import Output, OutputFormat
 from kctl.cli.pipes import begin_command
 from kctl.cli.session import Session
 from kctl.errors import UsageError
+from kctl.imports import end_imports
 from kctl.lazy_dataclass import dataclass
 
 _CONNECT: dict[str, tuple[Any, object]] = {
@@ -210,6 +211,7 @@ def guarded(body: Body, parameters: list[inspect.Parameter]) -> Callable[..., No
     ranges = {it.name: (_shown_name(it), _range_of(it)) for it in own if _range_of(it)}
 
     def run(*args: object, **kwargs: object) -> None:
+        end_imports()
         begin_command()
         try:
             for name, (shown, valid) in ranges.items():

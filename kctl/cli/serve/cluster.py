@@ -1,7 +1,6 @@
 """kctl serve --brokers N: several brokers and their metadata store, supervised, until stopped."""
 
 import contextlib
-import gc
 import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -12,6 +11,7 @@ from kctl.cli.output import Output
 from kctl.cli.serve.monitoring_options import of_broker
 from kctl.cli.serve.settings import given_settings, warn_of_settings
 from kctl.errors import UsageError
+from kctl.imports import without_searches
 from kctl.lazy_dataclass import dataclass
 from kctl.local_cluster.control import STATE_FILE, ControlAddress, ControlServer
 from kctl.local_cluster.plan import (
@@ -94,9 +94,9 @@ def serve_cluster(
             None if options.log is None else of_broker(options.log, broker.broker_id),
         )
 
-    for module in _SHARED_MODULES:
-        __import__(module)
-    gc.freeze()
+    with without_searches():
+        for module in _SHARED_MODULES:
+            __import__(module)
     directory.mkdir(parents=True, exist_ok=True)
     runtime = make_runtime()
     supervisor = Supervisor(runtime, Children(runtime.scheduler), plan, make_broker)

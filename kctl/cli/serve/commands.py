@@ -24,6 +24,7 @@ from kctl.cli.serve.settings import (
     warn_of_settings,
 )
 from kctl.errors import KctlError, UsageError
+from kctl.imports import without_searches
 
 if TYPE_CHECKING:
     from kctl.broker.broker import Broker
@@ -362,7 +363,8 @@ def make_config(
     --listener, which are also in `flags`: if they are at all addresses, this machine's name is
     advertised. In a file such listeners are refused, as in Apache Kafka.
     """
-    from kctl.configs.broker_config import BrokerConfig
+    with without_searches():
+        from kctl.configs.broker_config import BrokerConfig
 
     given = given_settings(flags, properties_file)
     is_embedded = not given.get("zookeeper.connect")
@@ -394,7 +396,8 @@ def _run(
     *,
     is_tls: bool,
 ) -> int:
-    from kctl.broker.process import run_broker
+    with without_searches():
+        from kctl.broker.process import run_broker
 
     def on_ready(broker: "Broker", announce: Callable[[str], None]) -> None:
         addresses = [f"{it.host}:{it.port}" for it in broker.advertised_endpoints()]

@@ -7,6 +7,7 @@ from kctl.cli.failures import DONE
 from kctl.cli.output import Output
 from kctl.cli.serve.settings import given_settings
 from kctl.errors import UsageError
+from kctl.imports import without_searches
 from kctl.lazy_dataclass import dataclass
 
 if TYPE_CHECKING:
@@ -47,7 +48,8 @@ class Kafka07Options:
 
 def serve_kafka07(options: Kafka07Options, announce: Callable[[str], None], output: Output) -> int:
     """Run a broker until a signal; `announce` gets its address when it is ready."""
-    from kctl.broker07.process import run_broker07
+    with without_searches():
+        from kctl.broker07.process import run_broker07
 
     config = _config(options, output)
     places = _places(options, config)
