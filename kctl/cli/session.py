@@ -1,6 +1,7 @@
 """Session: one run of a command against a cluster, with its settings, output and questions."""
 
 import os
+import shlex
 import sys
 from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
@@ -83,6 +84,19 @@ class Session:
     def names_a_cluster(self) -> bool:
         """Return whether the command line names brokers or a profile."""
         return self._options.bootstrap_server is not None or self._options.profile is not None
+
+    def command(self, words: str, *, zookeeper: str | None = None) -> str:
+        """Return the command `kctl WORDS` with the options of this command line that lead to its
+        cluster, ready for a shell. `-X` is left out: it may contain a password."""
+        options = self._options
+        given = {
+            "-b": options.bootstrap_server,
+            "-C": options.profile,
+            "--command-config": options.command_config,
+            "--zookeeper": zookeeper,
+        }
+        named = [text for pair in given.items() if pair[1] is not None for text in pair if text]
+        return f"kctl {words} {shlex.join(named)}".rstrip()
 
     @property
     def runtime(self) -> "RealRuntime":

@@ -247,3 +247,50 @@ def test_kafka_dump_logs_flags(kctl, log):
     assert ran.status == 1
     assert ran.out == f"Dumping {index}\n"
     assert "index-entry" in ran.err
+
+
+@pytest.mark.parametrize("form", ["bare", "dot", "double-slash", "inner-dot", "up"])
+def test_a_file_is_verified_by_any_path_that_leads_to_it(kctl, damaged, monkeypatch, form):
+    """Paths without a slash were compared with paths that have one, so that no finding was left."""
+    name = f"{0:020d}.log"
+    (damaged / "below").mkdir()
+    places = {
+        "bare": (damaged, name),
+        "dot": (damaged, f"./{name}"),
+        "double-slash": (damaged.parent, f"orders-0//{name}"),
+        "inner-dot": (damaged.parent, f"orders-0/./{name}"),
+        "up": (damaged / "below", f"../{name}"),
+    }
+    directory, path = places[form]
+    monkeypatch.chdir(directory)
+    ran = kctl("verify-log", path, "-o", "json")
+    assert ran.status == 1
+    assert [it["rule"] for it in ran.documents] == ["batch-crc"]
+    dumped = kctl("dump-log", path)
+    assert dumped.status == 1
+
+
+def test_the_working_directory_is_the_partition_that_its_name_says(kctl, damaged, monkeypatch):
+    """`.` names no partition, so facts about the partition were not looked up."""
+    checkpoint = damaged.parent / "log-start-offset-checkpoint"
+    checkpoint.write_text("0\n1\norders 0 30\n")
+    by_name = kctl("verify-log", damaged, "-o", "json")
+    extracted = damaged.parent.parent / "extracted"
+    monkeypatch.chdir(damaged)
+    for path in (".", "../orders-0"):
+        ran = kctl("verify-log", path, "-o", "json")
+        assert [it["rule"] for it in ran.documents] == [it["rule"] for it in by_name.documents]
+        (row,) = kctl("log-stats", path, "-o", "json").documents
+        assert row["topic"] == "orders"
+    (row,) = kctl("repair-log", ".", "--extract", extracted, "-o", "json").documents
+    assert row["partition"] == "orders-0"
+    assert (extracted / "orders-0" / f"{0:020d}.log").exists()
+
+
+def test_dump_log_decodes_an_internal_topic_in_the_working_directory(kctl, log, monkeypatch):
+    internal = log.parent / "__consumer_offsets-0"
+    log.rename(internal)
+    monkeypatch.chdir(internal)
+    by_name = kctl("dump-log", internal, "--print-data-log", "-o", "ndjson")
+    assert kctl("dump-log", ".", "--print-data-log", "-o", "ndjson").out == by_name.out
+    assert "unknown" in by_name.out

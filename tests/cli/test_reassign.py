@@ -139,10 +139,12 @@ def test_a_plan_is_written_before_it_is_printed(make_topic, without, address, tm
     assert path.with_name("plan.rollback.json").exists()
 
 
-def test_a_dry_run_and_an_unconfirmed_plan_move_nothing(on, make_topic, tmp_path):
+def test_a_dry_run_and_an_unconfirmed_plan_move_nothing(on, address, make_topic, tmp_path):
     topic = make_topic((1,), records=1)
     path = tmp_path / "plan.json"
-    assert on("reassign", "plan", "move", f"{topic}:0", 1, 2, "--out", path).status == 0
+    planned = on("reassign", "plan", "move", f"{topic}:0", 1, 2, "--out", path)
+    assert planned.status == 0
+    assert f"Next: kctl reassign execute {path} -b {address}\n" in planned.err
     ran = on("reassign", "execute", path, "-n", "-o", "json")
     assert [it["status"] for it in ran.documents] == ["would move"]
     ran = on("reassign", "execute", path)

@@ -1,5 +1,6 @@
 """kctl broker demote: moves the leadership of partitions away from brokers."""
 
+import shlex
 from collections.abc import Coroutine
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -71,9 +72,9 @@ def demote(
         session, _rows(change.plan, change.result), "partition_name", hidden=["partition_name"]
     )
     if change.result:
-        session.output.say(
-            f"To undo it: kctl reassign execute {path} && kctl elect preferred --all"
-        )
+        restore = session.command(f"reassign execute {shlex.quote(str(path))}")
+        elect = session.command("elect preferred --all")
+        session.output.say(f"To undo it: {restore} && {elect}")
     return status
 
 

@@ -1,5 +1,6 @@
 """kctl group migrate: moves the committed offsets of groups between ZooKeeper and Kafka."""
 
+import shlex
 from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -124,7 +125,8 @@ def _keep(session: Session, plan: "MigrationPlan", path: Path, zookeeper: str) -
         raise UsageError(
             f"Cannot write {path}: {error.strerror}", hint="give another --undo-file"
         ) from None
-    session.output.say(f"To undo it: kctl group migrate --rollback {path} --zookeeper {zookeeper}")
+    undo = f"group migrate --rollback {shlex.quote(str(path))}"
+    session.output.say(f"To undo it: {session.command(undo, zookeeper=zookeeper)}")
 
 
 def _mirrors(given: list[str], to: str) -> dict[int | None, str]:

@@ -254,10 +254,14 @@ def _command(
     mode: ModeOptions,
     spark: SparkOptions,
 ) -> int:
+    from kctl.runtime.real.paths import with_directory_names
+
     mode.check()
     shown_as = shapes.shapes()
+    paths = source.all()
     request = DumpRequest(
-        source.all(),
+        # kafka-dump-log prints a path as it was given.
+        paths if layout.dump_format is DumpFormat.KAFKA else with_directory_names(paths),
         with_data=records.with_data or shown_as is not None,
         with_records=records.deep_iteration,
         decoder=records.decoder(layout.dump_format),

@@ -27,6 +27,7 @@ def extract_log(
     from kctl.repair.extract import extract
     from kctl.runtime.real.clock import RealClock
     from kctl.runtime.real.disk import RealDisk
+    from kctl.runtime.real.paths import with_directory_names
     from kctl.verify.verification import partition_directories
 
     if codec is not None and codec not in CODEC_NAMES:
@@ -35,7 +36,7 @@ def extract_log(
     options = FilterOptions(offset=offsets, key=keys, key_pattern=key_pattern)
     filters = FilterFactory(disk, options, RealClock().wall_ms())
     rows = []
-    for directory in partition_directories(disk, paths):
+    for directory in partition_directories(disk, with_directory_names(paths)):
         name = directory.rpartition("/")[2]
         found = extract(
             disk, directory, f"{target.rstrip('/')}/{name}", filters.filter_for(directory),

@@ -76,9 +76,10 @@ def log_stats(
 def _rows_of_files(paths: list[str]) -> list[Row]:
     from kctl.dump.partition_stats import partition_stats
     from kctl.runtime.real.disk import RealDisk
+    from kctl.runtime.real.paths import with_directory_names
 
     rows = []
-    for it in partition_stats(RealDisk(), paths):
+    for it in partition_stats(RealDisk(), with_directory_names(paths)):
         topic, number = it.partition or (it.directory, None)
         rows.append({"topic": topic, "partition": number, **_figures(it.stats)})
     return sorted(rows, key=lambda it: (it["topic"], it["partition"] or 0))

@@ -14,7 +14,7 @@ from kctl.cli.output import OutputFormat
 from kctl.cli.session import Session
 from kctl.cli.tables.spark import SparkOptions
 from kctl.errors import UsageError
-from kctl.runtime.real.paths import absolute
+from kctl.runtime.real.paths import absolute, with_directory_names
 
 if TYPE_CHECKING:
     from kctl.cli.output import Output
@@ -90,7 +90,9 @@ def verify_log(
     from kctl.runtime.real.disk import RealDisk
     from kctl.verify.verification import plan
 
-    named = absolute(paths) if on_spark.spark else paths
+    named = with_directory_names(paths)
+    if on_spark.spark:
+        named = absolute(named)
     wanted = plan(RealDisk(), named, with_records=not is_quick)
     if on_spark.spark:
         verified = _verify_on_spark(wanted, on_spark)

@@ -48,7 +48,7 @@ class JobOutput:
         if self._bar is not None:
             self._bar.close()
 
-    def show_result(self) -> int:
+    def show_result(self, zookeeper: str | None = None) -> int:
         """Show a row per move, then the state of the throttle, then the next step, which comes last
         so that it is visible below a long table; return the exit status."""
         job, say = self._job, self._session.output.say
@@ -58,15 +58,14 @@ class JobOutput:
         status = _show_rows(self._session, [*rows, *dir_rows(job.dirs)])
         if job.restored is not None:
             say_restored(self._session, job.restored)
+        watch = self._session.command("reassign watch", zookeeper=zookeeper)
         if job.is_moving and job.record is not None:
             say(
-                "Replicas are still moving, under the throttle. Next: `kctl reassign watch` waits "
-                "for them and then removes the throttle, and so does `kctl throttle sweep`."
+                f"Replicas are still moving, under the throttle. Next: `{watch}` waits for them "
+                "and then removes the throttle, and so does `kctl throttle sweep`."
             )
         elif job.is_moving:
-            say(
-                "Replicas are still moving. Next: `kctl reassign watch`, or `kctl reassign cancel`."
-            )
+            say(f"Replicas are still moving. Next: `{watch}`, or `kctl reassign cancel`.")
         return status
 
 
@@ -95,7 +94,7 @@ def run_job(
     if session.dry_run and change is not None:
         warn_of_dead_brokers(session, change.plan.plan)
         return None, _show_planned(session, change.plan)
-    status = shown.show_result()
+    status = shown.show_result(zookeeper)
     return (None, interrupt.status) if interrupt.status else (change, status)
 
 

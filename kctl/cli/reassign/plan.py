@@ -1,5 +1,6 @@
 """kctl reassign plan: from an intent to a file that moves replicas."""
 
+import shlex
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated
 
@@ -127,7 +128,11 @@ def plan(
         session.output.say(f"{brokers_text(kept)}: partitions with a replica there do not change.")
     session.output.say(summary(made, rate) if made.after else "Nothing has to move.")
     if rollback is not None:
-        session.output.say(f"Wrote {out}, and {rollback} to undo it: kctl reassign execute {out}")
+        execute = f"reassign execute {shlex.quote(str(out))}"
+        session.output.say(
+            f"Wrote {out}, and {rollback} to undo it. "
+            f"Next: {session.command(execute, zookeeper=zookeeper)}"
+        )
     return DONE
 
 

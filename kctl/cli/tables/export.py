@@ -22,7 +22,7 @@ from kctl.cli.tables.table_options import FailureOptions, TableOptions
 from kctl.errors import UsageError
 from kctl.export.options import ExportOptions, FieldFormat, Isolation, TableFormat
 from kctl.records.bulk import require_bulk
-from kctl.runtime.real.paths import absolute
+from kctl.runtime.real.paths import absolute, with_directory_names
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -126,7 +126,8 @@ def export(
     _check_name(session, out)
     place = _place(session.runtime.disk, out, options)
     numbers = partition_numbers(partition) or []
-    request = ExportRequest(sources or [], place, options, topics or [], numbers)
+    sources = with_directory_names(sources or [])
+    request = ExportRequest(sources, place, options, topics or [], numbers)
     request.schemas = registry_reader(schema, value.value, topics or [])
     request.bounds = parse_range(offset or "earliest", session.now_ms())
     if request.sources:
