@@ -16,7 +16,7 @@ from kctl.cli.declaration.declarations import CommandGroup, Exit
 from kctl.cli.declaration.spec import HELP_JSON_OPTION, HELP_OPTIONS, CommandSpec
 from kctl.cli.failures import ExitStatus, report
 from kctl.cli.output import Output, terminal_width
-from kctl.errors import UsageError
+from kctl.errors import StorageError, UsageError
 from kctl.lazy_dataclass import dataclass
 
 
@@ -219,7 +219,7 @@ def run(argv: Sequence[str]) -> int:
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     try:
         return _run(argv)
-    except OSError as error:  # commands report their own errors: printing the help failed
+    except (OSError, StorageError) as error:  # a command reports its own: the help failed
         return report(error)
 
 

@@ -112,7 +112,7 @@ def report(error: BaseException, *, usage_hint: str | None = None) -> int:
     status = exit_status(error)
     if os.environ.get("KCTL_DEBUG") == "1" and not isinstance(error, KeyboardInterrupt):
         write_message(sys.stderr, "".join(traceback.format_exception(error)))
-    if isinstance(error, OSError) and error.filename is None:
+    if isinstance(error, StorageError) or (isinstance(error, OSError) and error.filename is None):
         _abandon_stdout()
     if isinstance(error, BrokenPipeError):
         pass  # The reader of stdout closed it, as `head` does.

@@ -13,6 +13,7 @@ from typing import BinaryIO, TextIO
 
 from kctl.cli.pipes import write_message
 from kctl.cli.table_text import cell_text, header_and_body, table_lines, wrapped_text
+from kctl.errors import StorageError
 from kctl.lazy_dataclass import dataclass
 from kctl.runtime.terminal_text import bytes_for_terminal, for_terminal
 
@@ -137,11 +138,19 @@ class Output:
             self._write_unescaped(_CLEAR_SCREEN)
 
     def _write_unescaped(self, data: str | bytes | memoryview) -> None:
-        self._data.write(data.encode("utf-8", "surrogateescape") if isinstance(data, str) else data)
+        try:
+            self._data.write(
+                data.encode("utf-8", "surrogateescape") if isinstance(data, str) else data
+            )
+        except OSError as error:
+            raise _not_written(error) from error
 
     def flush(self) -> None:
         """Pass the buffer to the operating system."""
-        self._data.flush()
+        try:
+            self._data.flush()
+        except OSError as error:
+            raise _not_written(error) from error
 
     def say(self, message: str) -> None:
         """Print `message` as a line on stderr; it is lost if stderr has no reader."""
@@ -163,6 +172,17 @@ class Output:
             blocks.append("".join(f"{line}\n" for line in [*above, *header, *body]))
         self._write_unescaped("\n".join(blocks))
         self.flush()
+
+
+def _not_written(error: OSError) -> Exception:
+    """Return the error of a command whose output cannot be written; it is BrokenPipeError if only
+    the reader is gone."""
+    if isinstance(error, BrokenPipeError):
+        return error
+    return StorageError(
+        f"Cannot write standard output: {error.strerror}",
+        hint="what the command has changed stays changed; only its output is incomplete",
+    )
 
 
 def terminal_width() -> int:

@@ -53,6 +53,10 @@ REAUTHENTICATE_FROM_PERCENT = 85
 REAUTHENTICATE_RANGE_PERCENT = 11
 IN_FLIGHT_MAX = 1_000
 SOFTWARE_NAME = "kctl"
+# A proxy with TLS may close the connection of a client without TLS and send no alert.
+_PLAINTEXT_HINT = (
+    "is the broker running? A listener with TLS needs security.protocol SSL or SASL_SSL"
+)
 
 
 class NoHandshakeError(UnreachableError):
@@ -321,7 +325,10 @@ class BrokerChannel:
             return
         reason = getattr(error, "strerror", None) or (str(error) if error else "closed by the peer")
         if self.awaits_versions:
-            self._close(NoHandshakeError(f"lost the connection to {self.name}: {reason}"))
+            hint = None if self._security.tls is not None else _PLAINTEXT_HINT
+            self._close(
+                NoHandshakeError(f"lost the connection to {self.name}: {reason}", hint=hint)
+            )
             return
         hint = None
         if self.is_usable and not self._has_been_answered and self._security.login is None:

@@ -5,6 +5,8 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
+from contextlib import suppress
 
 import pytest
 
@@ -106,6 +108,24 @@ def test_an_unreachable_broker_is_status_3_and_named(kctl):
     assert ran.out == ""
     assert f"127.0.0.1:{port}" in ran.err
     assert ran.err.splitlines()[1].startswith("hint: ")
+
+
+def test_a_server_that_closes_the_connection_may_want_tls(kctl):
+    """A proxy with TLS closes the connection of a client without TLS, and sends no alert."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+
+        def close_all():
+            with suppress(OSError):
+                while True:
+                    listener.accept()[0].close()
+
+        threading.Thread(target=close_all, daemon=True).start()
+        ran = kctl("topic", "list", "-b", f"127.0.0.1:{listener.getsockname()[1]}",
+                   "--timeout", "10s")  # fmt: skip
+        listener.shutdown(socket.SHUT_RDWR)
+
+    assert ran.status == 3
+    assert "hint: is the broker running? A listener with TLS needs security.protocol" in ran.err
 
 
 def test_a_host_that_does_not_exist_is_status_3(kctl):

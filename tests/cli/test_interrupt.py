@@ -100,7 +100,9 @@ def test_a_failed_write_to_stdout_is_reported_in_one_line(on, address, topic):
             )  # fmt: skip
 
         assert ran.returncode == 1
-        assert ran.stderr.splitlines()[0] == "error: No space left on device"
+        assert ran.stderr.splitlines()[0] == (
+            "error: Cannot write standard output: No space left on device"
+        )
         assert len(ran.stderr.splitlines()) == 2
 
 

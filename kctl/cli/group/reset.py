@@ -1,8 +1,6 @@
 """kctl group reset-offsets: changes the committed offsets of a group."""
 
-import sys
 from collections.abc import Callable, Coroutine, Mapping, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from kctl.cli.declaration.command import NUMBER
@@ -13,6 +11,7 @@ from kctl.cli.group.zookeeper import ZooKeeperOption
 from kctl.cli.items import row, show_results
 from kctl.cli.output import Table
 from kctl.cli.session import Question, Session
+from kctl.cli.text_files import read_text_or_stdin
 from kctl.cli.topic.scope import partitions_named
 from kctl.cli.units import option_instant_ms, parse_instant_ms
 from kctl.errors import UsageError
@@ -211,17 +210,5 @@ def read_offsets(path: str, only_group: str | None = None) -> "Offsets":
     """Return the offsets in a CSV file, or on stdin for `-`; raise UsageError if that fails."""
     from kctl.admin.offset_file import parse_offsets
 
-    source, text = read_text(path)
+    source, text = read_text_or_stdin(path)
     return parse_offsets(text, source, only_group)
-
-
-def read_text(path: str) -> tuple[str, str]:
-    """Return the name and the text of a file, or of stdin for `-`; raise UsageError."""
-    source = "stdin" if path == "-" else path
-    try:
-        data = sys.stdin.buffer.read() if path == "-" else Path(path).read_bytes()
-        return source, data.decode("utf-8-sig")
-    except OSError as error:
-        raise UsageError(f"Cannot read {source}: {error.strerror}") from None
-    except UnicodeDecodeError as error:
-        raise UsageError(f"Cannot read {source}: {error}") from None

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING
 
 from kctl.cli.failures import DONE
 from kctl.cli.group.migrate import write_offsets
-from kctl.cli.group.reset import execute_steps, read_text
+from kctl.cli.group.reset import execute_steps
 from kctl.cli.group.zookeeper import run_on_zookeeper
 from kctl.cli.session import Session
+from kctl.cli.text_files import read_text_or_stdin
 from kctl.errors import UsageError
 
 if TYPE_CHECKING:
@@ -46,7 +47,7 @@ def import_lines(
     from kctl.admin.offset_file import parse_offsets
     from kctl.admin.zookeeper_offset_file import of_kafka, parse_zookeeper_offsets, to_zookeeper
 
-    source, text = read_text(path)
+    source, text = read_text_or_stdin(path)
     if is_csv:
         offsets = to_zookeeper(parse_offsets(text, source, name))
     else:
