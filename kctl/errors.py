@@ -4,6 +4,7 @@ The type states whether the caller can retry or continue; the message states wha
 error codes are numbers (`kctl.protocol.error_codes`), never exception classes.
 """
 
+import errno
 from collections.abc import Iterable
 
 from kctl import DISTRIBUTION
@@ -58,6 +59,19 @@ class CorruptDataError(KctlError):
 
 class StorageError(KctlError):
     """The operating system failed a file operation. The log directory it names may be unusable."""
+
+
+def storage_failure(path: str, error: OSError) -> StorageError:
+    """Return the StorageError of an operation on `path` that the operating system refused, with a
+    hint for a full disk and for missing permissions."""
+    hint = None
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        hint = "free some space on this file system"
+    elif error.errno == errno.EFBIG:
+        hint = "raise the limit of file sizes: ulimit -f"
+    elif error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
+        hint = "check owner and permissions"
+    return StorageError(f"{path}: {error.strerror or error}", hint=hint)
 
 
 class LockedError(StorageError):

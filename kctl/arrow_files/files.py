@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa  # type: ignore[import-untyped]
 from pyarrow import fs as arrow_fs
 
-from kctl.errors import StorageError, UsageError
+from kctl.errors import StorageError, UsageError, storage_failure
 from kctl.runtime.real.directory_entries import sized_files, subdirectories
 
 __all__ = ["FileFacts", "Files"]
@@ -201,8 +201,7 @@ class Files:
         try:
             return work()
         except OSError as error:
-            text = error.strerror or str(error)
-            raise StorageError(f"{path}: {text}") from None
+            raise storage_failure(path, error) from None
         except pa.ArrowException as error:
             # Azure's client, of failures that have no number of an operating system's.
             raise StorageError(f"{path}: {error}") from None

@@ -28,7 +28,7 @@ from kctl.broker.fast_paths import fast_paths
 from kctl.broker.handlers import HANDLERS
 from kctl.broker.log.log_cleaner import CleanerSettings
 from kctl.broker.log.log_config import LogConfig
-from kctl.broker.log.log_manager import LogManager, LogManagerOptions
+from kctl.broker.log.log_manager import FAILED_DIRECTORIES_HINT, LogManager, LogManagerOptions
 from kctl.broker.loggers import AUTHORIZER, LOGS, NETWORK, SERVER, broker_levels
 from kctl.broker.network.server import SocketServer
 from kctl.broker.replication.replica_manager import ReplicaManager
@@ -405,7 +405,9 @@ class Broker:
             self.runtime.scheduler.spawn(self._notify_controller(services), "log-dir-event")
         elif not self.failed.done:
             reasons = "; ".join(offline.values())
-            self.failed.set_error(StorageError(f"all log directories failed: {reasons}"))
+            self.failed.set_error(
+                StorageError(f"all log directories failed: {reasons}", hint=FAILED_DIRECTORIES_HINT)
+            )
 
     async def _notify_controller(self, services: Services) -> None:
         try:

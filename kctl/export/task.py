@@ -14,7 +14,7 @@ import pyarrow as pa  # type: ignore[import-untyped]
 from pyarrow import compute as pc
 
 from kctl.arrow_files.files import Files
-from kctl.errors import CorruptDataError, StorageError
+from kctl.errors import CorruptDataError, StorageError, storage_failure
 from kctl.export.dead_letters import LetterFile
 from kctl.export.manifest import ManifestRow, WrittenFile, leave_row, tmp_path
 from kctl.export.options import HIVE_NULL, ExportOptions, OnUndecodable
@@ -195,17 +195,21 @@ class TableSink:
         writer = open_writer(
             self._options.table_format, stream, self._decoder.schema, self._options.compression
         )
-        self._open[directory] = opened = _OpenFile(directory, number, path, writer)
+        self._open[directory] = opened = _OpenFile(directory, number, path, target, writer)
         return opened
 
 
 class _OpenFile:
     """A file that is being written, and its number of rows."""
 
-    def __init__(self, directory: str, number: int, path: str, writer: TableWriter) -> None:
+    def __init__(
+        self, directory: str, number: int, path: str, target: str, writer: TableWriter
+    ) -> None:
         self.directory = directory
         self.number = number
         self.path = path
+        # The same file, on its file system.
+        self._target = target
         self.rows = 0
         self.writer = writer
 
@@ -227,4 +231,4 @@ class _OpenFile:
             work()
         except OSError as error:
             # An object store reports at any of these that it does not take the data.
-            raise StorageError(f"{self.path}: {error.strerror or error}") from None
+            raise storage_failure(self._target, error) from None

@@ -28,6 +28,27 @@ def test_log_directory_becomes_a_table(kctl, logs, tmp_path):
     assert len(rows_of(tmp_path / "table")) == 30
 
 
+@pytest.mark.slow
+def test_a_file_that_cannot_grow_is_named_with_a_way_out(kctl, tmp_path):
+    directory = tmp_path / "logs" / "orders-0"
+    directory.mkdir(parents=True)
+    (directory / f"{0:020d}.log").write_bytes(batch_of(0, 3_000))
+    words = ["export", tmp_path / "logs", "--out", tmp_path / "table"]
+    limit = "import resource; resource.setrlimit(resource.RLIMIT_FSIZE, (2048, 2048))"
+    run = "from kctl.__main__ import main; main()"
+    ran = subprocess.run(
+        [sys.executable, "-c", f"{limit}; {run}", *words, "-j", "1"],
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+
+    assert ran.returncode == 1
+    error, hint = [line for line in ran.stderr.splitlines() if line.startswith(("error", "hint"))]
+    assert error.startswith(f"error: {tmp_path}/table/_kctl/tmp/")
+    assert hint == "hint: raise the limit of file sizes: ulimit -f"
+    assert kctl(*words).status == 0
+    assert len(rows_of(tmp_path / "table")) == 3_000
+
+
 def test_a_table_that_is_named_as_a_file_is_announced_as_a_directory(kctl, logs, tmp_path):
     out = tmp_path / "orders.parquet"
 

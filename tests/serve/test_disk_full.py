@@ -8,6 +8,7 @@ from contextlib import closing, contextmanager
 import pytest
 from confluent_kafka import Producer
 
+from kctl.broker.log.log_manager import FAILED_DIRECTORIES_HINT
 from kctl.protocol.error_codes import ErrorCode
 from kctl.protocol.messages.create_partitions import (
     CreatePartitionsRequest,
@@ -70,10 +71,11 @@ def test_the_producer_gets_an_error_and_a_broker_without_another_directory_stops
             assert code == ErrorCode.KAFKA_STORAGE_ERROR
             assert len(acked) >= ACKED_MIN
             assert broker.process.wait(120) == 1
-        *logged, error = broker.errors.splitlines()
+        *logged, error, hint = broker.errors.splitlines()
         (warning,) = [line for line in logged if " WARN log directory " in line]
         assert NO_SPACE in warning
         assert error.startswith("error: all log directories failed: ")
+        assert hint == f"hint: {FAILED_DIRECTORIES_HINT}"
         # It cannot start either, and says why.
         done = serve_to_end("-D", broker.directory / "data", "--port", 0)
         assert done.returncode == 1

@@ -12,7 +12,7 @@ import mmap
 import os
 from collections.abc import Sequence
 
-from kctl.errors import LockedError, StorageError
+from kctl.errors import LockedError, storage_failure
 from kctl.protocol.primitives import Buffer
 from kctl.runtime.disk import DiskFile, DiskLock
 from kctl.runtime.real.mounts import other_paths
@@ -20,15 +20,6 @@ from kctl.runtime.real.open_files import writers_of
 
 # Linux takes at most this many buffers in one writev.
 _IOV_MAX = 1024
-
-
-def _refused(path: str, error: OSError) -> StorageError:
-    hint = None
-    if error.errno in (errno.ENOSPC, errno.EDQUOT):
-        hint = "free some space on this file system"
-    elif error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
-        hint = "check owner and permissions"
-    return StorageError(f"{path}: {error.strerror or error}", hint=hint)
 
 
 class RealDiskFile:
@@ -60,7 +51,7 @@ class RealDiskFile:
                 self._write_rest(parts, written, position)
         except OSError as error:
             self._cut_back(position)
-            raise _refused(self.path, error) from error
+            raise storage_failure(self.path, error) from error
         self._size = position + length
         return position
 
@@ -81,7 +72,7 @@ class RealDiskFile:
         try:
             os.ftruncate(self._fd, size)
         except OSError as error:
-            raise _refused(self.path, error) from error
+            raise storage_failure(self.path, error) from error
 
     def pwrite(self, data: Buffer, position: int) -> None:
         """Overwrite (and extend) at `position`."""
@@ -90,7 +81,7 @@ class RealDiskFile:
             if written != len(data):
                 self._write_rest((data,), written, position)
         except OSError as error:
-            raise _refused(self.path, error) from error
+            raise storage_failure(self.path, error) from error
         self._size = max(self._size, position + len(data))
 
     def pread(self, length: int, position: int) -> bytes:
@@ -105,7 +96,7 @@ class RealDiskFile:
                         break
                     data += more
         except OSError as error:
-            raise _refused(self.path, error) from error
+            raise storage_failure(self.path, error) from error
         return data
 
     def pread_into(self, buffer: memoryview, position: int) -> int:
@@ -118,7 +109,7 @@ class RealDiskFile:
                     break
                 done += count
         except OSError as error:
-            raise _refused(self.path, error) from error
+            raise storage_failure(self.path, error) from error
         return done
 
     def map(self) -> memoryview:
@@ -129,14 +120,14 @@ class RealDiskFile:
                 return memoryview(b"")
             return memoryview(mmap.mmap(self._fd, size, prot=mmap.PROT_READ))
         except OSError as error:
-            raise _refused(self.path, error) from error
+            raise storage_failure(self.path, error) from error
 
     def truncate(self, size: int) -> None:
         """Truncate, or extend with NULs."""
         try:
             os.ftruncate(self._fd, size)
         except OSError as error:
-            raise _refused(self.path, error) from error
+            raise storage_failure(self.path, error) from error
         self._size = size
 
     def fsync(self) -> None:
@@ -144,7 +135,7 @@ class RealDiskFile:
         try:
             os.fsync(self._fd)
         except OSError as error:
-            raise _refused(self.path, error) from error
+            raise storage_failure(self.path, error) from error
 
     def fileno(self) -> int:
         """Return the descriptor; valid as long as this object is referenced."""
@@ -197,7 +188,7 @@ class RealDisk:
                 os.close(fd)
                 raise
         except OSError as error:
-            raise _refused(path, error) from error
+            raise storage_failure(path, error) from error
         return RealDiskFile(path, fd, size)
 
     def exists(self, path: str) -> bool:
@@ -207,7 +198,7 @@ class RealDisk:
         except (FileNotFoundError, NotADirectoryError):
             return False
         except OSError as error:
-            raise _refused(path, error) from error
+            raise storage_failure(path, error) from error
         return True
 
     def is_directory(self, path: str) -> bool:
@@ -219,7 +210,7 @@ class RealDisk:
         try:
             return sorted(os.listdir(path))
         except OSError as error:
-            raise _refused(path, error) from error
+            raise storage_failure(path, error) from error
 
     def make_directory(self, path: str) -> bool:
         """Create `path` and its parents; return False if it is a directory already."""
@@ -233,7 +224,7 @@ class RealDisk:
                     raise
                 return False
         except OSError as error:
-            raise _refused(path, error) from error
+            raise storage_failure(path, error) from error
         return True
 
     def rename(self, old: str, new: str) -> None:
@@ -241,7 +232,7 @@ class RealDisk:
         try:
             os.replace(old, new)
         except OSError as error:
-            raise _refused(old, error) from error
+            raise storage_failure(old, error) from error
 
     def remove(self, path: str) -> None:
         """Unlink a file; a missing file is no error."""
@@ -250,7 +241,7 @@ class RealDisk:
         except FileNotFoundError:
             return
         except OSError as error:
-            raise _refused(path, error) from error
+            raise storage_failure(path, error) from error
 
     def remove_tree(self, path: str) -> None:
         """Remove a directory and everything below it; a missing directory is no error."""
@@ -262,7 +253,7 @@ class RealDisk:
         except FileNotFoundError:
             return
         except OSError as error:
-            raise _refused(path, error) from error
+            raise storage_failure(path, error) from error
 
     def read_file(self, path: str) -> bytes:
         """Return the whole file."""
@@ -279,7 +270,7 @@ class RealDisk:
             finally:
                 os.close(fd)
         except OSError as error:
-            raise _refused(path, error) from error
+            raise storage_failure(path, error) from error
 
     def write_file(self, path: str, data: bytes, *, is_private: bool = False) -> None:
         """Replace `path` durably."""
@@ -299,7 +290,7 @@ class RealDisk:
                 os.close(fd)
             os.replace(beside, path)
         except OSError as error:
-            raise _refused(path, error) from error
+            raise storage_failure(path, error) from error
         self.fsync_directory(os.path.dirname(path) or ".")
 
     def fsync_directory(self, path: str) -> None:
@@ -311,35 +302,35 @@ class RealDisk:
             finally:
                 os.close(fd)
         except OSError as error:
-            raise _refused(path, error) from error
+            raise storage_failure(path, error) from error
 
     def modified_ms(self, path: str) -> int:
         """Return the time of the last modification, in wall milliseconds."""
         try:
             return os.stat(path).st_mtime_ns // 1_000_000
         except OSError as error:
-            raise _refused(path, error) from error
+            raise storage_failure(path, error) from error
 
     def set_modified_ms(self, path: str, when_ms: int) -> None:
         """Set the time of the last modification, in wall milliseconds."""
         try:
             os.utime(path, ns=(when_ms * 1_000_000, when_ms * 1_000_000))
         except OSError as error:
-            raise _refused(path, error) from error
+            raise storage_failure(path, error) from error
 
     def size(self, path: str) -> int:
         """Return the size of a file in bytes."""
         try:
             return os.stat(path).st_size
         except OSError as error:
-            raise _refused(path, error) from error
+            raise storage_failure(path, error) from error
 
     def free_bytes(self, path: str) -> int:
         """Return the bytes that an unprivileged process may still write on that file system."""
         try:
             facts = os.statvfs(path)
         except OSError as error:
-            raise _refused(path, error) from error
+            raise storage_failure(path, error) from error
         return facts.f_bavail * facts.f_frsize
 
     def make_private(self, path: str) -> None:
@@ -347,7 +338,7 @@ class RealDisk:
         try:
             os.chmod(path, 0o700 if os.path.isdir(path) else 0o600)
         except OSError as error:
-            raise _refused(path, error) from error
+            raise storage_failure(path, error) from error
 
     def real_path(self, path: str) -> str:
         """Return the absolute path without symbolic links."""
@@ -362,7 +353,7 @@ class RealDisk:
         try:
             found = os.stat(path)
         except OSError as error:
-            raise _refused(path, error) from error
+            raise storage_failure(path, error) from error
         return found.st_dev, found.st_ino
 
     def writers(self, directories: Sequence[str]) -> Sequence[int]:
@@ -374,7 +365,7 @@ class RealDisk:
         try:
             fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         except OSError as error:
-            raise _refused(path, error) from error
+            raise storage_failure(path, error) from error
         try:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
             fcntl.lockf(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -385,5 +376,5 @@ class RealDisk:
                     f"{path} is locked by another process",
                     hint="another broker uses this directory; stop it or choose another one",
                 ) from error
-            raise _refused(path, error) from error
+            raise storage_failure(path, error) from error
         return RealDiskLock(fd)

@@ -1,12 +1,13 @@
 """RealDisk: what is written is there, what fails names its path."""
 
+import errno
 import os
 import subprocess
 import sys
 
 import pytest
 
-from kctl.errors import StorageError
+from kctl.errors import StorageError, storage_failure
 from kctl.runtime.disk import FileSlice
 from kctl.runtime.real.disk import RealDisk
 
@@ -115,6 +116,21 @@ def test_errors_name_the_path(tmp_path):
     ):
         with pytest.raises(StorageError, match="/no/file: No such file"):
             attempt()
+
+
+@pytest.mark.parametrize(
+    ("code", "hint"),
+    [
+        (errno.ENOSPC, "free some space on this file system"),
+        (errno.EDQUOT, "free some space on this file system"),
+        (errno.EFBIG, "raise the limit of file sizes: ulimit -f"),
+        (errno.EROFS, "check owner and permissions"),
+        (errno.EIO, None),
+    ],
+)
+def test_an_error_says_how_to_go_on(code, hint):
+    failure = storage_failure("/data/x", OSError(code, "No"))
+    assert (str(failure), failure.hint) == ("/data/x: No", hint)
 
 
 def test_removing_what_is_gone_is_fine(tmp_path):
