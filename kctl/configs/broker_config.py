@@ -260,7 +260,10 @@ class BrokerConfig(BrokerSettings):
             raise UsageError("log.retention.ms must be unlimited (-1) or, equal or greater than 1")
         # By name: a check of a setting is no effect of it (docs/compatibility.md).
         threads = getattr(self, self.ATTRIBUTES["log.cleaner.threads"])
-        if self.log_cleaner_dedupe_buffer_size < max(threads, 1) * (_LEAST_DEDUPE_BYTES + 1):
+        if threads < 1:
+            # Apache Kafka divides by it, whether or not the cleaner is enabled.
+            raise UsageError("log.cleaner.threads must be equal or greater than 1")
+        if self.log_cleaner_dedupe_buffer_size < threads * (_LEAST_DEDUPE_BYTES + 1):
             raise UsageError(
                 "log.cleaner.dedupe.buffer.size must be at least 1MB per cleaner thread."
             )

@@ -235,6 +235,17 @@ def test_only_dynamic_settings_of_a_broker_change_while_it_runs():
         check_broker_config({"log.segment.bytes": "1"}, view(), is_default=False)
 
 
+@pytest.mark.parametrize("is_default", [True, False])
+def test_a_broker_has_a_cleaner_thread_even_if_the_cleaner_is_disabled(is_default):
+    """Apache Kafka divides by their number, and does not start; a change gets UNKNOWN_SERVER_ERROR
+    there."""
+    none = {"log.cleaner.threads": "0"}
+    with pytest.raises(UsageError, match=r"log\.cleaner\.threads must be"):
+        BrokerConfig({**none, "log.cleaner.enable": "false"})
+    with pytest.raises(UsageError, match=r"log\.cleaner\.threads must be"):
+        check_broker_config(none, view(own={"log.cleaner.threads": "2"}), is_default=is_default)
+
+
 def test_some_settings_belong_to_one_broker_or_one_listener():
     of_one_broker = {"sasl.enabled.mechanisms": "PLAIN"}
     check_broker_config(of_one_broker, view(), is_default=False)
