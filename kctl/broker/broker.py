@@ -28,7 +28,7 @@ from kctl.broker.fast_paths import fast_paths
 from kctl.broker.handlers import HANDLERS
 from kctl.broker.log.log_cleaner import CleanerSettings
 from kctl.broker.log.log_config import LogConfig
-from kctl.broker.log.log_manager import FAILED_DIRECTORIES_HINT, LogManager, LogManagerOptions
+from kctl.broker.log.log_manager import LogManager, LogManagerOptions
 from kctl.broker.loggers import AUTHORIZER, LOGS, NETWORK, SERVER, broker_levels
 from kctl.broker.network.server import SocketServer
 from kctl.broker.replication.replica_manager import ReplicaManager
@@ -37,7 +37,7 @@ from kctl.broker.request_log import RequestLog
 from kctl.broker.seed_topics import create_seed_topics
 from kctl.broker.services import Services
 from kctl.configs.broker_config import BrokerConfig
-from kctl.errors import KctlError, StorageError, TimedOutError, UnreachableError, UsageError
+from kctl.errors import KctlError, TimedOutError, UnreachableError, UsageError
 from kctl.model import BrokerInfo, Endpoint
 from kctl.protocol.api_keys import ApiKey
 from kctl.protocol.schema import Message
@@ -400,14 +400,11 @@ class Broker:
         left."""
         services = self.services
         assert services is not None
-        offline = services.log_manager.failure_channel.offline
+        channel = services.log_manager.failure_channel
         if services.log_manager.live_log_dirs:
             self.runtime.scheduler.spawn(self._notify_controller(services), "log-dir-event")
         elif not self.failed.done:
-            reasons = "; ".join(offline.values())
-            self.failed.set_error(
-                StorageError(f"all log directories failed: {reasons}", hint=FAILED_DIRECTORIES_HINT)
-            )
+            self.failed.set_error(channel.error("all log directories failed"))
 
     async def _notify_controller(self, services: Services) -> None:
         try:

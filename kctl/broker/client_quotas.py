@@ -98,6 +98,8 @@ def quota_entity(parts: Iterable[tuple[str, str | None]]) -> ClientQuotaEntity:
     for kind, name in parts:
         if kind not in (USER, CLIENT_ID):
             raise ApiError(ErrorCode.INVALID_REQUEST, f"Unhandled client quota entity type: {kind}")
+        if not name and name is not None:
+            raise ApiError(ErrorCode.INVALID_REQUEST, f"Empty {kind} not supported")
         names[kind] = DEFAULT_ENTITY if name is None else name
     if not names:
         raise ApiError(ErrorCode.INVALID_REQUEST, "Invalid empty client quota entity")

@@ -4,13 +4,22 @@ import pytest
 
 from kctl.admin.client_quotas import DEFAULT_ENTITY, QuotaEntity
 from kctl.admin.topics import NewTopic
+from kctl.broker.client_quotas import quota_entity
 from kctl.client.router import Router
 from kctl.protocol.api_keys import ApiKey
-from kctl.protocol.error_codes import ErrorCode
+from kctl.protocol.error_codes import ApiError, ErrorCode
 from kctl.protocol.messages import create_partitions, create_topics, delete_topics, fetch
 from tests.support.broker_cluster import running_brokers
 from tests.support.log_world import batch
 from tests.support.raw_requests import produce_request
+
+
+@pytest.mark.parametrize("kind", ["user", "client-id"])
+def test_an_entity_has_a_name_or_is_the_default(kind):
+    """An empty name was refused by the store, as an unknown error that named a znode."""
+    with pytest.raises(ApiError, match=f"^Empty {kind} not supported$"):
+        quota_entity([(kind, "")])
+    quota_entity([(kind, None)])
 
 
 @pytest.fixture(scope="module")

@@ -8,7 +8,7 @@ from contextlib import closing, contextmanager
 import pytest
 from confluent_kafka import Producer
 
-from kctl.broker.log.log_manager import FAILED_DIRECTORIES_HINT
+from kctl.broker.log.log_dir_failure_channel import FAILED_DIRECTORIES_HINT
 from kctl.protocol.error_codes import ErrorCode
 from kctl.protocol.messages.create_partitions import (
     CreatePartitionsRequest,

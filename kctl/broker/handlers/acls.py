@@ -121,7 +121,7 @@ def _described(cache: AclCache, wanted: AclFilter) -> Work[DescribeAclsResponse]
                 )
             )
     yield
-    return DescribeAclsResponse(error_message=None, resources=resources)
+    return DescribeAclsResponse(resources=resources)
 
 
 def _filter(asked: DescribeAclsRequest | DeleteAclsFilter) -> AclFilter:
@@ -160,7 +160,7 @@ def handle_create_acls(services: Services, request: Request) -> None:
 
 async def _create(services: Services, cache: AclCache, request: Request) -> None:
     body: CreateAclsRequest = request.body
-    results = [AclCreationResult(error_message=None) for _ in body.creations]
+    results = [AclCreationResult() for _ in body.creations]
     by_pattern: dict[AclPattern, list[tuple[AclEntry, AclCreationResult]]] = {}
     for creation, result in zip(body.creations, results, strict=True):
         try:

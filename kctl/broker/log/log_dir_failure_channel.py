@@ -11,6 +11,7 @@ from collections.abc import Callable
 from kctl.errors import StorageError
 
 FailureListener = Callable[[str, str], object]
+FAILED_DIRECTORIES_HINT = "remove the cause and start the broker again: it recovers its logs"
 
 
 class LogDirFailureChannel:
@@ -24,6 +25,11 @@ class LogDirFailureChannel:
     def on_failure(self, listener: FailureListener) -> None:
         """Call `listener(log_dir, message)` when a directory fails for the first time."""
         self._listeners.append(listener)
+
+    def error(self, message: str) -> StorageError:
+        """Return the error of a broker without a log directory left: `message`, and the reasons."""
+        reasons = "; ".join(self.offline.values())
+        return StorageError(f"{message}: {reasons}", hint=FAILED_DIRECTORIES_HINT)
 
     def report(self, log_dir: str, error: StorageError | str) -> bool:
         """Record that the directory failed; return False if this was known already."""

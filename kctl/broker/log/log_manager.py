@@ -49,7 +49,6 @@ PREFERRED_DIRS_MAX = 100_000
 CONFIGS_PER_TURN = 100
 # Logs that are prepared for their end, or closed, in one turn, within 5 ms.
 LOGS_CLOSED_PER_TURN = 64
-FAILED_DIRECTORIES_HINT = "remove the cause and start the broker again: it recovers its logs"
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,10 +195,7 @@ class LogManager:
         self.futures.reconcile_with_current()
         self._promote_futures()
         if not self.live_log_dirs:
-            reasons = "; ".join(self.failure_channel.offline.values())
-            raise StorageError(
-                f"none of the log directories can be used: {reasons}", hint=FAILED_DIRECTORIES_HINT
-            )
+            raise self.failure_channel.error("none of the log directories can be used")
         # From now on a missing checkpoint indicates a copied directory, not a new one.
         self.checkpoint()
         options = self._options

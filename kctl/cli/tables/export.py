@@ -126,8 +126,7 @@ def export(
     _check_name(session, out)
     place = _place(session.runtime.disk, out, options)
     numbers = partition_numbers(partition) or []
-    sources = with_directory_names(sources or [])
-    request = ExportRequest(sources, place, options, topics or [], numbers)
+    request = ExportRequest(sources or [], place, options, topics or [], numbers)
     request.schemas = registry_reader(schema, value.value, topics or [])
     request.bounds = parse_range(offset or "earliest", session.now_ms())
     if request.sources:
@@ -145,6 +144,7 @@ def _run(
 ) -> int:
     request.run = f"{session.now_ms():x}-{session.runtime.entropy.random_bytes(4).hex()}"
     on_spark.check()
+    request.sources = with_directory_names(request.sources)
     if on_spark.spark:
         # Executors run in other directories.
         request.sources, (request.out,) = absolute(request.sources), absolute([request.out])

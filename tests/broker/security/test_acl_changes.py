@@ -122,6 +122,14 @@ def test_creations_stand_alone(world):
     assert described(world) == {("orders", 3, "User:alice", 4)}
 
 
+def test_a_success_has_an_empty_message_as_apache_kafkas(world):
+    (result,) = create(world, creation())
+    assert (result.error_code, result.error_message) == (0, "")
+    request = message(ApiKey.DESCRIBE_ACLS.request_class, **a_filter())
+    response = world.ask("super", request)
+    assert (response.error_code, response.error_message) == (0, "")
+
+
 def test_a_deleted_entry_is_reported_for_the_first_filter_that_matches(world):
     create(world, creation(), creation(entry=ALICE_READS), creation(PREFIX))
     filters = [
