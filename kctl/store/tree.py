@@ -13,6 +13,7 @@ ZooKeeper: org.apache.zookeeper.server.DataTree, PrepRequestProcessor.
 """
 
 import re
+from bisect import bisect_left, insort
 from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
@@ -34,6 +35,9 @@ from kctl.store.znode import ANY_VERSION, Check, Create, Delete, EventType, Oper
 # ZooKeeper's jute.maxbuffer is 1 MiB; this allows an assignment of 100,000 partitions.
 MAX_DATA_BYTES = 4 << 20
 MAX_PATH_CHARACTERS = 8192
+# Znodes whose children are kept sorted between two reads of them: the controller reads all topics
+# after each new one.
+SORTED_MAX = 16
 
 # As PathUtils.validatePath: no empty, "." or ".." part, no control or private characters.
 _VALID_PATH = re.compile(
@@ -142,6 +146,8 @@ class ZnodeTree:
         # Called with the path of an existing znode before it changes.
         self.before_change: Callable[[str], object] | None = None
         self._ephemerals: dict[int, dict[str, None]] = {}
+        # Path -> names of its children, sorted; of at most SORTED_MAX znodes that were read.
+        self._sorted: dict[str, list[str]] = {}
 
     # --- reads
 
@@ -154,7 +160,16 @@ class ZnodeTree:
 
     def children(self, path: str) -> list[str]:
         """Return names of the children, sorted; raise NoNodeError."""
-        return sorted(self.get(path).children or ())
+        names = self._sorted.get(path)
+        if names is None:
+            names = sorted(self.get(path).children or ())
+            if len(self._sorted) >= SORTED_MAX:
+                self._sorted.clear()
+            self._sorted[path] = names
+        elif not names:
+            # The znode itself may be gone.
+            self.get(path)
+        return names.copy()
 
     def ephemerals(self, session_id: int) -> list[str]:
         """Return the paths of a session's ephemerals, in order of creation."""
@@ -350,6 +365,9 @@ class ZnodeTree:
             parent.children = {name}
         else:
             parent.children.add(name)
+        names = self._sorted.get(parent_path or "/")
+        if names is not None:
+            insort(names, name)
         parent.child_creates += 1
         parent.pzxid = zxid
         if owner:
@@ -367,6 +385,9 @@ class ZnodeTree:
             parent.children.discard(name)
             if not parent.children:
                 parent.children = None
+        names = self._sorted.get(parent_path or "/")
+        if names is not None:
+            del names[bisect_left(names, name)]
         parent.pzxid = zxid
         owned = self._ephemerals.get(node.ephemeral_owner)
         if owned is not None:
@@ -379,6 +400,7 @@ class ZnodeTree:
     def restore(self, zxid: int, nodes: Iterable[tuple[str, Znode]]) -> None:
         """Replace the tree by the state as of `zxid`; `nodes` list parents before children."""
         self.last_zxid = zxid
+        self._sorted.clear()
         for path, node in nodes:
             self.nodes[path] = node
             if path == "/":

@@ -17,7 +17,7 @@ from kctl.store.errors import (
     StoreError,
 )
 from kctl.store.journal_format import decode_snapshot
-from kctl.store.tree import ZnodeTree
+from kctl.store.tree import SORTED_MAX, ZnodeTree
 from kctl.store.znode import Check, Create, Delete, EventType, Operation, Set
 from tests.support.znode_snapshots import encode_snapshot
 
@@ -180,6 +180,34 @@ def test_tree_behaves_as_the_naive_model(steps):
         if expected is not None:
             assert tree.last_zxid == zxid
         assert_same(tree, naive)
+
+
+def test_names_stay_sorted_while_children_come_and_go():
+    tree = new_tree()
+    parents = [f"/p{number}" for number in range(2 * SORTED_MAX)]
+    for parent in parents:
+        step(tree, SESSIONS[0], Create(parent, b""))
+        assert tree.children(parent) == []
+    for name in ("m", "b", "z", "a", "k"):
+        for parent in parents:
+            step(tree, SESSIONS[0], Create(f"{parent}/{name}", b""))
+            tree.children(parent).append("of the caller")
+    for parent in parents:
+        step(tree, SESSIONS[0], Delete(f"{parent}/k", -1))
+        assert tree.children(parent) == ["a", "b", "m", "z"]
+
+
+def test_a_znode_that_is_gone_has_no_names():
+    tree = new_tree()
+    step(tree, SESSIONS[0], Create("/a", b""))
+    step(tree, SESSIONS[0], Create("/a/x", b""))
+    assert tree.children("/a") == ["x"]
+    step(tree, SESSIONS[0], Delete("/a/x", -1))
+    step(tree, SESSIONS[0], Delete("/a", -1))
+    with pytest.raises(NoNodeError):
+        tree.children("/a")
+    step(tree, SESSIONS[0], Create("/a", b""))
+    assert tree.children("/a") == []
 
 
 @given(STEPS)
