@@ -16,6 +16,7 @@ import argparse
 import math
 import os
 import platform
+import signal
 import statistics
 import subprocess
 import sys
@@ -269,6 +270,8 @@ def main() -> None:
     parser.add_argument("--directory", help="where the brokers keep their data")
     parser.add_argument("--compiled", type=Path, metavar="DIR", help="a compiled tree")
     options = parser.parse_args()
+    # timeout(1) must not leave two brokers behind.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     if options.compiled is not None:
         try:
             check_builds(options.compiled)
