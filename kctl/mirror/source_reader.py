@@ -55,6 +55,9 @@ FETCH_WAIT_MAX_MS = 2_000
 # A mirror holds several responses at once. Smaller ones cost more round trips of commits.
 RESPONSE_BYTES_MAX = 8 << 20
 PARTITION_BYTES_MAX = 1 << 20
+# A Produce request holds one batch of each partition: many partitions in a response make fewer
+# requests. So those that are behind share it, but none gets less than this.
+PARTITION_BYTES_MIN = 128 << 10
 _BACKOFF_MS = 200
 # Refreshes of the metadata after which an unknown topic counts as deleted.
 _UNKNOWN_ROUNDS_MAX = 15
@@ -70,7 +73,8 @@ class _Partition:
     # Why nothing more is read.
     error: KctlError | Loss | None = None
     unknown_rounds: int = 0
-    bytes_max: int = PARTITION_BYTES_MAX
+    # The size of a batch that was truncated.
+    bytes_needed: int = 0
     # The last stable offset or high watermark that a fetch returned.
     end: int = -1
 
@@ -175,16 +179,17 @@ class SourceReader:
 
     def _request(self, partitions: list[TopicPartition]) -> FetchRequest:
         topics: dict[str, list[FetchPartition]] = {}
-        for partition in partitions:
-            state = self._partitions.pop(partition)
-            # The response is filled from the first partition on: each is the first in turn.
-            self._partitions[partition] = state
+        states = [self._partitions[partition] for partition in partitions]
+        behind = sum(not 0 <= it.end <= it.position.offset for it in states)
+        share = max(RESPONSE_BYTES_MAX // max(behind, 1), PARTITION_BYTES_MIN)
+        bytes_max = min(share, PARTITION_BYTES_MAX)
+        for partition, state in zip(partitions, states, strict=True):
             topics.setdefault(partition.topic, []).append(
                 FetchPartition(
                     partition=partition.partition,
                     current_leader_epoch=self._router.view.leader_epoch(partition),
                     fetch_offset=state.position.offset,
-                    partition_max_bytes=state.bytes_max,
+                    partition_max_bytes=max(bytes_max, state.bytes_needed),
                 )
             )
         return FetchRequest(
@@ -245,10 +250,12 @@ class SourceReader:
             epoch = max(copied.leader_epoch, state.position.leader_epoch)
             state.position = replace(state.position, offset=copied.next_offset, leader_epoch=epoch)
             found.ranges[partition] = copied
+            # A response is filled from the first partition on: the others come first next time.
+            self._partitions[partition] = self._partitions.pop(partition)
         else:
             # Before Fetch v3, a batch above the limit is truncated.
             size = first_batch_size(data)
-            state.bytes_max = max(state.bytes_max, size or 0)
+            state.bytes_needed = max(state.bytes_needed, size or 0)
 
     # Losses
 

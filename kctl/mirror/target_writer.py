@@ -38,11 +38,11 @@ IN_FLIGHT_MAX = 5
 REQUEST_BYTES_MAX = 4 << 20
 _BATCH_V2_VERSION = 3
 _PRODUCE_TIMEOUT_MS = 30_000
+TOO_LARGE = frozenset({ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE})
 # Errors that another try of the same batch does not cure: they stop its partition.
 OF_BATCHES = frozenset(
     {
-        ErrorCode.MESSAGE_TOO_LARGE,
-        ErrorCode.RECORD_LIST_TOO_LARGE,
+        *TOO_LARGE,
         ErrorCode.INVALID_RECORD,
         ErrorCode.INVALID_TIMESTAMP,
         ErrorCode.UNSUPPORTED_COMPRESSION_TYPE,

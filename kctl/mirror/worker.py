@@ -31,6 +31,7 @@ from kctl.mirror.formats import (
     map_topic_of,
     transactional_id_of,
 )
+from kctl.mirror.joined_batches import join_small
 from kctl.mirror.loss import Loss, LossKind, OnLoss
 from kctl.mirror.map_topic import read_map
 from kctl.mirror.offset_map import OffsetMap, continues, joined
@@ -39,7 +40,7 @@ from kctl.mirror.raw_batches import NOT_MAPPED, CopiedRange, keyed_batches
 from kctl.mirror.record_changes import Change, change_ranges
 from kctl.mirror.settings import MirroredTopics, MirrorSettings
 from kctl.mirror.starting_positions import StartingPositions
-from kctl.mirror.target_writer import OF_BATCHES, TargetWriter, WriteFailedError
+from kctl.mirror.target_writer import OF_BATCHES, TOO_LARGE, TargetWriter, WriteFailedError
 from kctl.mirror.witness import changed_since, rewritten_before
 from kctl.model import TopicPartition
 from kctl.protocol.acl import AUTHORIZATION_ERRORS
@@ -127,6 +128,8 @@ class MirrorWorker:
         self._examined: frozenset[TopicPartition] = frozenset()
         # Partitions of which it is still to be compared, and where they begin.
         self._unexamined: dict[TopicPartition, int] = {}
+        # Partitions whose topic took no joined batch: its max.message.bytes is low.
+        self._unjoined: set[TopicPartition] = set()
         self._is_open = False
         self._failures = 0
         self._not_before_ms = 0
@@ -322,6 +325,9 @@ class MirrorWorker:
     # Copying
 
     async def _write(self, ranges: Mapping[TopicPartition, CopiedRange]) -> None:
+        for source, found in ranges.items():
+            if source not in self._unjoined:
+                found.copies = join_small(found.copies)
         batches = {
             self.reports[source].target: found.copies
             for source, found in ranges.items()
@@ -495,8 +501,12 @@ class MirrorWorker:
         if error.code in OF_BATCHES and error.partition != self._map:
             topic = self.topics.sources[error.partition.topic]
             source = TopicPartition(topic, error.partition.partition)
-            self.reports[source].error = error
-            self._say(f"error: {source}: {error}: it is not copied any further")
+            if error.code in TOO_LARGE and source not in self._unjoined:
+                # Its batches may be small enough as they are.
+                self._unjoined.add(source)
+            else:
+                self.reports[source].error = error
+                self._say(f"error: {source}: {error}: it is not copied any further")
         await self._on_failure(ApiError(error.code, str(error)))
 
     async def _on_failure(self, error: KctlError) -> None:

@@ -8,12 +8,15 @@ from kctl.admin.topics import NewTopic
 from kctl.cli import app
 from kctl.client.producer import NewRecord, Producer
 from kctl.errors import NotFoundError, UsageError
+from kctl.mirror import source_reader
 from kctl.mirror.cluster_source import ClusterSource
+from kctl.mirror.formats import MirrorPosition
 from kctl.mirror.loss import Loss, LossKind, OnLoss
 from kctl.mirror.map_topic import read_map, read_positions
 from kctl.mirror.renames import parse_rename
 from kctl.mirror.run import MirrorRun
 from kctl.mirror.settings import MirrorSettings
+from kctl.mirror.source_reader import SourceReader
 from kctl.mirror.topics import TopicChoice
 from kctl.model import TopicPartition
 from kctl.protocol.api_keys import ApiKey
@@ -21,6 +24,7 @@ from kctl.protocol.error_codes import ErrorCode
 from kctl.records.compression import LZ4
 from kctl.runtime.future import gather, sleep
 from kctl.testing.kafka_broker import KafkaBroker
+from tests.support.builds import needs_sources
 
 
 def contents(broker, topic):
@@ -71,7 +75,9 @@ def test_each_committed_record_is_copied_once_with_exact_offsets(clusters, exact
     write_mixed(clusters, topic, 100)
     report = clusters.mirror(topic, exactly_once=exactly_once)
     assert sum(it.records for it in report.partitions) == 31
-    assert sum(it.rebuilt_batches for it in report.partitions) == 0
+    # The transactions and the last record, which are small, are one batch in the target.
+    assert sum(it.rebuilt_batches for it in report.partitions) == 1
+    assert sum(it.raw_batches for it in report.partitions) == 1
     assert_exact(clusters, topic)
 
 
@@ -106,6 +112,43 @@ def test_a_lost_response_to_the_commit_repeats_nothing(clusters):
 
     assert not clusters.mirror("lost").has_failed
     assert_exact(clusters, "lost")
+
+
+@pytest.mark.parametrize("exactly_once", [True, False])
+def test_a_topic_that_takes_only_small_batches_gets_those_of_the_source(clusters, exactly_once):
+    topic = f"small-{exactly_once}"
+    clusters.source.create_topic(topic, configs={"max.message.bytes": "200"})
+    for number in range(20):
+        clusters.produce(topic, [b"%d" % number * 20])
+
+    report = clusters.mirror(topic, exactly_once=exactly_once)
+
+    assert not report.has_failed
+    assert sum(it.rebuilt_batches for it in report.partitions) == 0
+    assert_exact(clusters, topic)
+
+
+@needs_sources
+def test_partitions_that_are_behind_take_turns(clusters, monkeypatch):
+    clusters.source.create_topic("turns", partitions=3)
+    partitions = [TopicPartition("turns", number) for number in range(3)]
+    for at in partitions:
+        for _ in range(20):
+            clusters.source.produce(at.topic, b"v" * 400, partition=at.partition)
+    monkeypatch.setattr(source_reader, "RESPONSE_BYTES_MAX", 1000)
+    monkeypatch.setattr(source_reader, "PARTITION_BYTES_MIN", 1000)
+
+    async def work(source, _target):
+        reader = SourceReader(source.router)
+        await source.router.refresh(["turns"])
+        reader.assign({at: MirrorPosition(0, None, at) for at in partitions}, {})
+        found = []
+        while len(found) < 9:
+            found += (await reader.poll()).ranges
+        reader.close()
+        return found
+
+    assert clusters.do(work)[:9] == partitions * 3
 
 
 def test_topics_are_renamed_and_kept_in_step(clusters):
