@@ -1,5 +1,5 @@
-"""An unclean election at the source is loud while a mirror and a link are connected: the mirror stops
-the partition and names what was lost, the link removes what the source lost and names that."""
+"""An unclean election at the source is loud while a mirror and a link run: the mirror stops
+and names what was lost, the link removes what the source lost and names that."""
 
 import signal
 import subprocess
