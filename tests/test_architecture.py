@@ -15,6 +15,7 @@ from kctl.broker.api_versions import api_versions_response
 from kctl.broker.handlers import HANDLERS
 from kctl.protocol.api_keys import ApiKey
 from kctl.protocol.later_apis import LaterApi
+from tests.test_tidy import statements
 
 ROOT = Path(__file__).parent.parent
 LINT_IMPORTS = Path(sys.executable).with_name("lint-imports")
@@ -128,7 +129,7 @@ def test_handler_modules_say_behaviour_and_versions():
 def imports_of(path: Path) -> set[str]:
     """Modules of kctl that a module imports, under TYPE_CHECKING and in functions too."""
     found = set()
-    for node in ast.walk(ast.parse(path.read_text())):
+    for node in statements(ast.parse(path.read_text()).body):
         if isinstance(node, ast.Import):
             found |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom) and node.module:

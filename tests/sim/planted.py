@@ -43,7 +43,7 @@ def truncates_to_the_high_watermark(patch):
     patch(ReplicaFetcher, "add", add)
 
 
-@planted("KIP-101", 3)
+@planted("KIP-101", 1)
 def never_truncates(patch):
     """A follower fetches from its own end, whatever its leader has."""
     patch(replica_fetcher, "common_end", lambda log, _epoch, _offset: (log.log_end_offset, True))
@@ -51,7 +51,7 @@ def never_truncates(patch):
     patch(Partition, "find_divergence", lambda self, *a, **k: original(self, *a, **k) and None)
 
 
-@planted("KIP-279", 16)
+@planted("KIP-279", 9)
 def truncates_once_by_the_leaders_answer(patch):
     """The follower cuts where the leader's older epoch ends, though it never had that epoch, and
     takes its log for the leader's."""
@@ -65,7 +65,7 @@ def truncates_once_by_the_leaders_answer(patch):
     patch(Partition, "find_divergence", lambda self, *a, **k: original(self, *a, **k) and None)
 
 
-@planted("KIP-595", 16)
+@planted("KIP-595", 9)
 def leader_does_not_look_for_divergence(patch):
     """The leader serves a follower whose last epoch it never had."""
     patch(Partition, "find_divergence", lambda *_, **__: None)

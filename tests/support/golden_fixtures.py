@@ -3,17 +3,14 @@
 import pytest
 
 from tests.support.forensics import partition_copier
-from tests.support.golden_logs import unpack
+from tests.support.golden_logs import unpacked
 
 
 @pytest.fixture(scope="session")
-def golden_logs(tmp_path_factory):
+def golden_logs():
     """A directory with logs-KIND and dump-KIND, KIND clean or unclean, which Apache Kafka 2.7.2
     wrote; read only."""
-    root = tmp_path_factory.mktemp("golden-logs")
-    for kind in ("clean", "unclean"):
-        unpack(kind, root)
-    return root
+    return unpacked("clean", "unclean")
 
 
 @pytest.fixture

@@ -1,6 +1,7 @@
 """Golden log directories of Apache Kafka 2.7.2, unpacked once, and its dump texts parsed."""
 
 import atexit
+import os
 import re
 import shutil
 import tarfile
@@ -10,6 +11,8 @@ from functools import cache
 from pathlib import Path
 
 GOLDEN = Path(__file__).parent.parent / "golden" / "logs"
+HOLE_FROM_BYTES = 1_000_000
+ZEROS = bytes(1 << 16)
 
 _BATCH = re.compile(
     r"baseOffset: (\d+) lastOffset: (\d+) .*?partitionLeaderEpoch: (-?\d+) .*?position: (\d+) "
@@ -44,18 +47,38 @@ class DumpedRecord:
 
 def unpack(kind: str, target: Path) -> Path:
     """Copy the golden directory `kind`; its log directory is `logs-KIND` below `target`."""
-    shutil.copytree(_unpacked(kind), target, dirs_exist_ok=True)
+    for part in (f"logs-{kind}", f"dump-{kind}"):
+        shutil.copytree(unpacked(kind) / part, target / part, dirs_exist_ok=True)
     return target / f"logs-{kind}"
 
 
 @cache
-def _unpacked(kind: str) -> Path:
-    """The golden directory `kind`, unpacked once by this process."""
+def unpacked(*kinds: str) -> Path:
+    """The golden directories `kinds`, unpacked once by this process; read only."""
     directory = Path(tempfile.mkdtemp(prefix="kctl-golden-"))
     atexit.register(shutil.rmtree, directory, ignore_errors=True)
-    with tarfile.open(GOLDEN / f"{kind}.tar.xz") as archive:
-        archive.extractall(directory, filter="data")
+    for kind in kinds:
+        with tarfile.open(GOLDEN / f"{kind}.tar.xz") as archive:
+            for member in archive:
+                _extract(archive, member, directory)
     return directory
+
+
+def _extract(archive: tarfile.TarFile, member: tarfile.TarInfo, directory: Path) -> None:
+    """Extract a file, with a hole at its end if it is large: the indexes of a broker that was killed
+    are 10 MiB of zeros each, a quarter of a gigabyte together."""
+    if member.isfile() and member.size > HOLE_FROM_BYTES:
+        extracted = archive.extractfile(member)
+        assert extracted is not None
+        data, end = extracted.read(), member.size
+        while data.endswith(ZEROS, 0, end):
+            end -= len(ZEROS)
+        path = directory / member.name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(data[:end])
+        os.truncate(path, member.size)
+    else:
+        archive.extract(member, directory, filter="data")
 
 
 def dump_of(log_file: Path) -> tuple[list[DumpedBatch], list[DumpedRecord]]:

@@ -1,5 +1,6 @@
 """A model of compaction, checked against random appends and events."""
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -120,9 +121,25 @@ def check(log, model):
             assert log.producers[producer_id].last_sequence == sequence - 1
 
 
-@settings(max_examples=250, deadline=None)
-@given(st.lists(STEP, max_size=25), st.sampled_from([0, 7_200_000]), st.sampled_from([24, 10**6]))
-def test_the_last_record_of_every_key_is_read_after_any_appends(steps, delete_retention_ms, memory):
+any_appends = given(
+    st.lists(STEP, max_size=25), st.sampled_from([0, 7_200_000]), st.sampled_from([24, 10**6])
+)
+
+
+def cleaned_after(steps, delete_retention_ms, memory):
     cleaner = CleanerSettings(is_enabled=False, dedupe_buffer_bytes=memory, load_factor=0.004)
     world = compacted(cleaner=cleaner, delete_retention_ms=delete_retention_ms, segment_bytes=1100)
     live(world, steps)
+
+
+@settings(max_examples=50)
+@any_appends
+def test_the_last_record_of_every_key_is_read_after_any_appends(steps, delete_retention_ms, memory):
+    cleaned_after(steps, delete_retention_ms, memory)
+
+
+@pytest.mark.slow
+@settings(max_examples=250)
+@any_appends
+def test_it_is_read_after_many_appends(steps, delete_retention_ms, memory):
+    cleaned_after(steps, delete_retention_ms, memory)
