@@ -44,6 +44,7 @@ def test_a_seed_is_played_to_its_end():
     assert outcome.counters["batches_compared"] > 0
 
 
+@pytest.mark.sim
 def test_transactions_and_groups_take_part_where_they_are_asked_for():
     outcome = play(7, has_transactions=True)
     assert outcome.violation is None, report(outcome, 60)
@@ -52,6 +53,7 @@ def test_transactions_and_groups_take_part_where_they_are_asked_for():
     assert outcome.counters["generations"] > 0
 
 
+@pytest.mark.sim
 def test_producers_with_several_batches_in_flight_take_part_where_they_are_asked_for():
     alone, together = play(12, is_pipelined=False), play(12, is_pipelined=True)
     assert together.violation is None, report(together, 60)
@@ -75,6 +77,7 @@ def test_authentication_and_changing_acls_take_part_where_they_are_asked_for(mon
     assert second.digest == first.digest
 
 
+@pytest.mark.sim
 def test_a_seed_is_the_same_story_whatever_ran_before():
     first = play(1)
     play(8)
@@ -106,6 +109,7 @@ def test_a_seed_is_the_same_story_under_another_hash_seed():
     assert len(digests.pop()) == 2
 
 
+@pytest.mark.sim
 def test_the_command_prints_how_to_replay_a_violation(capsys):
     outcome = play(1)
     outcome.violation = "two leaders"
@@ -187,6 +191,7 @@ def test_an_emptied_store_gets_no_controller_and_no_broker(monkeypatch):
     assert cluster.violation is None
 
 
+@pytest.mark.sim
 @pytest.mark.parametrize("versions", OLD_VERSIONS, ids=lambda it: it.protocol)
 def test_brokers_obey_controllers_of_older_versions(monkeypatch, versions):
     monkeypatch.setattr(Plan, "drawn", classmethod(lambda cls, _: cls(habits={"delete": 6})))

@@ -65,8 +65,8 @@ def unpacked(*kinds: str) -> Path:
 
 
 def _extract(archive: tarfile.TarFile, member: tarfile.TarInfo, directory: Path) -> None:
-    """Extract a file, with a hole at its end if it is large: the indexes of a broker that was killed
-    are 10 MiB of zeros each, a quarter of a gigabyte together."""
+    """Extract a file, with a hole at its end if it is large: the indexes of a broker that was
+    killed are 10 MiB of zeros each, a quarter of a gigabyte together."""
     if member.isfile() and member.size > HOLE_FROM_BYTES:
         extracted = archive.extractfile(member)
         assert extracted is not None

@@ -52,7 +52,7 @@ def test_many_crashes_lose_nothing_durable_and_serve_nothing_torn(order):
 
 @pytest.mark.parametrize("order", NameOrder)
 def test_a_cleaner_killed_at_any_file_operation_leaves_a_log_that_opens(order):
-    assert explore(order, 150, life=CompactedLife) == 150
+    assert explore(order, 75, life=CompactedLife) == 75
 
 
 @pytest.mark.slow
@@ -64,7 +64,7 @@ def test_many_kills_of_the_cleaner_leave_logs_that_open(order):
 
 @pytest.mark.parametrize("order", NameOrder)
 def test_a_crash_at_any_moment_of_a_move_leaves_one_log_with_everything(order):
-    assert explore(order, 150, life=MovingLife) == 150
+    assert explore(order, 50, life=MovingLife) == 50
 
 
 @pytest.mark.slow
