@@ -10,6 +10,8 @@ passed its last byte to the operating system.
 
 Only requests that are watched have times: those of a broker with metrics, whose requests are
 logged, or whose time counts towards a quota (`local_ns`). All of these share one measurement.
+If requests are only counted, a small one that has its response when its handler returns has no
+times: its RequestCounter gets its duration alone, which is local time (decision 0178).
 
 Kafka 2.7: kafka.network.RequestChannel.Request.updateRequestMetrics
 """
@@ -31,6 +33,15 @@ class RequestWatcher(Protocol):
 
     def sent(self, request: _Request, times: "RequestTimes") -> None:
         """Take note of a request whose response is sent, or whose client has gone meanwhile."""
+
+
+class RequestCounter(RequestWatcher, Protocol):
+    """A watcher that needs no times of requests that are answered at once."""
+
+    def answered_at_once(
+        self, request: _Request, response: Message | None, took_ns: int
+    ) -> None:
+        """Take note of a small request whose response was sent while its handler ran."""
 
 
 class RequestTimes:
@@ -64,7 +75,20 @@ class RequestTimes:
         # How long the handler has run until the response was there.
         self.local_ns = 0
 
+    @classmethod
+    def since(
+        cls, began_ns: int, now_ns: Callable[[], int], watchers: Sequence[RequestWatcher]
+    ) -> "RequestTimes":
+        """Return the times of a small request, whose handler has run since its arrival."""
+        times = cls(now_ns, watchers)
+        times._received_ns = times._handled_ns = times._running_since_ns = began_ns
+        return times
+
     # What the connection reports
+
+    def handler_returned(self) -> None:
+        """Note that the handler runs no longer."""
+        self._stop(self._now_ns())
 
     def timed(self, on_request: Callable[[_Request], object]) -> Callable[[_Request], object]:
         """Return `on_request`, which measures how long it takes, also for each of many slices."""

@@ -36,6 +36,7 @@ class Host:
     fast_paths: ClassVar = {}
     client_quotas = None
     request_watchers = ()
+    request_counter = None
 
     def __init__(self):
         self.counters = NetworkCounters()

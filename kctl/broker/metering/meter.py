@@ -12,6 +12,7 @@ from collections.abc import Callable
 
 from kctl.broker.metering.request_parts import (
     FETCH_NAMES,
+    PENDING_MAX,
     RequestParts,
     Totals,
     fetch_name,
@@ -31,6 +32,7 @@ from kctl.runtime.watchdog import LoopWatchdog
 TIMED_EVERY = 16
 # The low byte of a request's version, after the API key.
 _VERSION_BYTE = 3
+_FETCH = ApiKey.FETCH
 # More versions than any API has.
 _VERSIONS_MAX = 32
 
@@ -160,20 +162,43 @@ class BrokerMeter:
     def answered(self, request: Request, response: Message | None) -> None:
         """Count the errors of a response."""
         if response is not None:
-            for code in error_codes(response):
-                key = (request.api_key, code)
-                self.errors[key] = self.errors.get(key, 0) + 1
+            self._count_errors(request.api_key, error_codes(response))
+
+    def _count_errors(self, api_key: ApiKey, codes: list[int]) -> None:
+        for code in codes:
+            key = (api_key, code)
+            self.errors[key] = self.errors.get(key, 0) + 1
 
     def sent(self, request: Request, times: RequestTimes) -> None:
         """Count a request whose response is sent."""
+        self._parts(request).observe(request.api_version, times, request.throttle_ms)
+
+    def answered_at_once(self, request: Request, response: Message | None, took_ns: int) -> None:
+        """Count a small request whose response was sent while its handler ran, and its errors."""
         api_key = request.api_key
-        which = fetch_name(request) if api_key is ApiKey.FETCH else api_key
+        parts = None if api_key is _FETCH else self._parts_of.get(api_key)
+        if parts is None:
+            parts = self._parts(request)
+        if response is not None:
+            codes = error_codes(response)
+            if any(codes):
+                self._count_errors(api_key, codes)
+            else:
+                parts.successes += len(codes)
+        durations = parts.at_once_ns[request.api_version]
+        durations.append(took_ns)
+        if len(durations) >= PENDING_MAX:
+            parts.settle()
+
+    def _parts(self, request: Request) -> RequestParts:
+        api_key = request.api_key
+        which = fetch_name(request) if api_key is _FETCH else api_key
         parts = self._parts_of.get(which)
         if parts is None:
             parts = self._parts_of[which] = RequestParts(self._by_version(api_key))
             self.parts[which if isinstance(which, str) else api_key.title] = parts
             self._settle.append(parts.settle)
-        parts.observe(request.api_version, times, request.throttle_ms)
+        return parts
 
     def fast_path(self, api_key: ApiKey, path: FastPath) -> FastPath:
         """Return `path`, measured: each request is counted, and one of TIMED_EVERY is timed and
@@ -238,8 +263,10 @@ class BrokerMeter:
         counts = dict(self.errors)
         for api_key, by_version in self.requests.items():
             answered = sum(it.count for it in by_version if it is not None)
-            decoded = sum(it.total.count for it in self.parts_of(api_key))
-            counts[api_key, 0] = counts.get((api_key, 0), 0) + answered - decoded
+            parts = self.parts_of(api_key)
+            fast = answered - sum(it.counted for it in parts)
+            successes = sum(it.successes for it in parts)
+            counts[api_key, 0] = counts.get((api_key, 0), 0) + fast + successes
         return counts
 
 

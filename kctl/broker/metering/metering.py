@@ -110,7 +110,7 @@ class Metering:
             lambda: self.readiness.is_running,
         )
         self._cluster = ClusterSamples(services)
-        server.watch_requests(self.meter)
+        server.count_requests(self.meter)
         services.log_manager.measure_flushes(self.meter.seconds, self.meter.fsyncs.observe)
 
     def _metrics(self, request: PageRequest) -> Work[Page]:

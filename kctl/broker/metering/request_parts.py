@@ -2,7 +2,8 @@
 
 The name is that of the API; Fetch has two, one of consumers and one of followers, as in Apache
 Kafka. Requests that a fast path serves are not here: `part_values` adds them when they are
-read, from the difference to all requests of the API. Their time is local.
+read, from the difference to all requests of the API. Their time is local. So is that of small
+requests that are answered at once, of which only the duration is kept.
 
 Kafka 2.7: kafka.network.RequestMetrics
 """
@@ -37,7 +38,9 @@ class RequestParts:
     """The times of the requests of one name. They are kept as they are, and counted when there are
     PENDING_MAX of them or `settle` is called."""
 
-    __slots__ = ("_by_version", "_pending", "total", "versions", *PARTS)
+    __slots__ = (
+        "_by_version", "_pending", "at_once", "at_once_ns", "successes", "total", "versions", *PARTS,
+    )  # fmt: skip
 
     request_queue: Histogram
     local: Histogram
@@ -50,6 +53,13 @@ class RequestParts:
         """Take the histograms of all requests of the API, in which these are counted as well."""
         self._by_version = by_version
         self._pending: list[tuple[int, ...]] = []
+        # Of requests that are answered at once: their durations by version, until there are
+        # PENDING_MAX of a version, and those counted.
+        self.at_once_ns: list[list[int]] = [[] for _ in by_version]
+        self.at_once = Histogram()
+        # Their error codes that are NONE, if a response has no other.
+        self.successes = 0
+        # Of those that are not: the total time.
         self.total = Histogram()
         for name in PARTS:
             setattr(self, name, Histogram())
@@ -65,6 +75,11 @@ class RequestParts:
 
     def settle(self) -> None:
         """Count what is kept."""
+        for version, durations in enumerate(self.at_once_ns):
+            if durations:
+                self._count_total(version, durations)
+                self.at_once.observe_all(durations, NS_PER_S)
+                durations.clear()
         pending = self._pending
         if not pending:
             return
@@ -72,12 +87,7 @@ class RequestParts:
             list, zip(*pending, strict=True)
         )
         for version in set(versions):
-            of_version = [each[_TOTAL_AT] for each in pending if each[0] == version]
-            self.versions[version] = self.versions.get(version, 0) + len(of_version)
-            histogram = self._by_version[version]
-            if histogram is None:
-                histogram = self._by_version[version] = Histogram()
-            histogram.observe_all(of_version, NS_PER_S)
+            self._count_total(version, [each[_TOTAL_AT] for each in pending if each[0] == version])
         self.throttle.observe_all(throttle, _MS_PER_S)
         self.total.observe_all(total, NS_PER_S)
         self.request_queue.observe_all(queue, NS_PER_S)
@@ -86,6 +96,18 @@ class RequestParts:
         self.response_queue.observe_all(response_queue, NS_PER_S)
         self.send.observe_all(send, NS_PER_S)
         pending.clear()
+
+    def _count_total(self, version: int, durations_ns: list[int]) -> None:
+        self.versions[version] = self.versions.get(version, 0) + len(durations_ns)
+        histogram = self._by_version[version]
+        if histogram is None:
+            histogram = self._by_version[version] = Histogram()
+        histogram.observe_all(durations_ns, NS_PER_S)
+
+    @property
+    def counted(self) -> int:
+        """Return how many requests are counted."""
+        return self.total.count + self.at_once.count
 
 
 def part_values(total: HistogramValue, parts: Sequence[RequestParts]) -> dict[str, HistogramValue]:

@@ -7,7 +7,10 @@ is in the tables below; a code of a whole response other than NONE is always cou
 Kafka 2.7: org.apache.kafka.common.requests.AbstractResponse.errorCounts of each response.
 """
 
-from typing import Final
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import chain, islice
+from operator import attrgetter
+from typing import Any, Final, NamedTuple
 
 from kctl.protocol.messages.delete_acls import DeleteAclsMatchingAcl
 from kctl.protocol.messages.describe_user_scram_credentials import (
@@ -21,9 +24,9 @@ from kctl.protocol.messages.metadata import MetadataResponsePartition
 from kctl.protocol.messages.offset_fetch import OffsetFetchResponsePartition
 from kctl.protocol.messages.stop_replica import StopReplicaResponse
 from kctl.protocol.messages.update_features import UpdateFeaturesResponse
-from kctl.protocol.schema import Message, Struct
+from kctl.protocol.schema import Field, Message, Struct
 
-# Elements of a response that are searched for error codes.
+# Elements of one kind of a response that are searched for error codes.
 ERRORS_SEARCHED_MAX: Final = 1_000
 # Elements whose codes are not counted: the topic, the filter or the response has one for them.
 _LEFT_OUT: Final[tuple[type[Struct], ...]] = (
@@ -37,44 +40,62 @@ _ELEMENTS_ALONE: Final[frozenset[type[Struct]]] = frozenset((
 
 
 def error_codes(response: Message) -> list[int]:
-    """Return the error codes of a response and of its first ERRORS_SEARCHED_MAX elements; 0: NONE.
-
-    A response without elements may have none."""
+    """Return the error codes of a response, and of at most ERRORS_SEARCHED_MAX of its elements of
+    each kind that has codes; 0: NONE. A response without elements may have none."""
+    cls = type(response)
     found: list[int] = []
-    left = ERRORS_SEARCHED_MAX
-    pending: list[Struct] = [response]
-    while pending and left > 0:
-        element = pending.pop()
-        left -= 1
-        cls = type(element)
-        code_name, arrays = _plans.get(cls) or _plan(cls)
-        if code_name:
-            code = int(getattr(element, code_name))
+    for is_own, first, deeper, get_code in _plans.get(cls) or _plan(cls):
+        if is_own:
+            code = get_code(response)
             if code or cls not in _ELEMENTS_ALONE:
                 found.append(code)
-        for name in arrays:
-            nested = getattr(element, name)
-            if nested:
-                pending.extend(nested[:left])
+            continue
+        elements: Iterable[Any] = first(response)[:ERRORS_SEARCHED_MAX]
+        for get in deeper:
+            elements = islice(chain.from_iterable(map(get, elements)), ERRORS_SEARCHED_MAX)
+        found.extend(map(get_code, elements))
     return found
 
 
-_plans: dict[type[Struct], tuple[str, tuple[str, ...]]] = {}
+class _Codes(NamedTuple):
+    """Where codes are: in the response itself, or in the elements of an array, or of arrays in
+    these."""
+
+    is_own: bool
+    first: Callable[[Any], list[Any]]
+    deeper: Sequence[Callable[[Any], list[Any]]]
+    get_code: Callable[[Any], int]
 
 
-def _plan(cls: type[Struct]) -> tuple[str, tuple[str, ...]]:
-    """Return the field of a class with its error code, or "", and its arrays of structs that have
-    codes themselves, or elements with codes."""
-    plan = _plans.get(cls)
-    if plan is None:
-        code = next((it.name for it in cls.fields if it.name.endswith("error_code")), "")
-        structs = [
-            it.name
-            for it in cls.fields
-            if it.kind == "array"
-            and isinstance(it.element, type)
-            and not issubclass(it.element, _LEFT_OUT)
-            and any(_plan(it.element))
-        ]
-        plan = _plans[cls] = (code, tuple(structs))
+_plans: dict[type[Struct], tuple[_Codes, ...]] = {}
+
+
+def _plan(cls: type[Struct]) -> tuple[_Codes, ...]:
+    plan = _plans[cls] = tuple(
+        _Codes(not arrays, arrays[0] if arrays else _no_elements, arrays[1:], get_code)
+        for arrays, get_code in _codes(cls)
+    )
     return plan
+
+
+def _codes(cls: type[Struct]) -> Iterator[tuple[list[Callable[[Any], list[Any]]], Any]]:
+    """Yield how to get from a struct to elements with codes, array by array, and to the code."""
+    code = next((it.name for it in cls.fields if it.name.endswith("error_code")), None)
+    if code is not None:
+        yield [], attrgetter(code)
+    for field in cls.fields:
+        element = field.element
+        if field.kind != "array" or not isinstance(element, type):
+            continue
+        if not issubclass(element, _LEFT_OUT):
+            for arrays, get_code in _codes(element):
+                yield [_elements(field), *arrays], get_code
+
+
+def _elements(field: Field) -> Callable[[Any], list[Any]]:
+    get: Callable[[Any], Any] = attrgetter(field.name)
+    return get if field.nullable is None else lambda struct: get(struct) or []
+
+
+def _no_elements(_: Struct) -> list[Any]:
+    return []

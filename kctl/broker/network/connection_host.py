@@ -9,7 +9,7 @@ from kctl.broker.network.counters import NetworkCounters
 from kctl.broker.network.limits import NetworkLimits
 from kctl.broker.network.request_memory import RequestMemory
 from kctl.broker.request import Request, RequestContext
-from kctl.broker.request_times import RequestWatcher
+from kctl.broker.request_times import RequestCounter, RequestWatcher
 from kctl.protocol.framing import BufferPool, Scratch
 from kctl.protocol.primitives import Buffer
 from kctl.runtime.network import TlsSession
@@ -30,6 +30,8 @@ class ConnectionHost(Protocol):
     may_be_decoded: Callable[[Request, int], bool] | None
     # Those who ask where the time of requests goes; usually none.
     request_watchers: tuple[RequestWatcher, ...]
+    # The only one of them, if it needs no times of requests that are answered at once.
+    request_counter: RequestCounter | None
     pool: BufferPool
     scheduler: Scheduler
     scratch: Scratch

@@ -15,6 +15,7 @@ from kctl.broker.network.intake import Intake
 from kctl.broker.network.limits import UNAUTHENTICATED_BYTES_MAX
 from kctl.broker.network.throttling import Throttling
 from kctl.broker.request import Request, RequestContext
+from kctl.broker.request_times import RequestCounter
 from kctl.protocol.api_keys import ApiKey
 from kctl.protocol.framing import FrameBuffer
 from kctl.protocol.server_phase import ServerPhase
@@ -34,6 +35,8 @@ class ConnectionState:
 
     __slots__ = (
         "_authentication",
+        "_began_ns",
+        "_counter",
         "_current",
         "_current_bytes",
         "_fast_paths",
@@ -93,6 +96,10 @@ class ConnectionState:
         self._is_released = False
         self._current: Request | None = None
         self._current_bytes = 0
+        # While the handler of a small request runs: who counts it if it is answered at once, and
+        # when it began.
+        self._counter: RequestCounter | None = None
+        self._began_ns = 0
         # A request with times whose response is not sent completely.
         self._unsent: Request | None = None
         # Whether the last frame had its own buffer, which the next look-up returns.

@@ -31,7 +31,7 @@ from kctl.broker.network.limits import NetworkLimits
 from kctl.broker.network.request_memory import RequestMemory
 from kctl.broker.network.server_connection import ServerConnection
 from kctl.broker.request import Request, RequestContext
-from kctl.broker.request_times import RequestWatcher
+from kctl.broker.request_times import RequestCounter, RequestWatcher
 from kctl.errors import KctlError, UsageError
 from kctl.model import Endpoint
 from kctl.protocol.framing import BufferPool, Scratch
@@ -96,6 +96,9 @@ class SocketServer:
         self.on_request = on_request
         self.may_be_decoded = may_be_decoded
         self.request_watchers: tuple[RequestWatcher, ...] = ()
+        self.request_counter: RequestCounter | None = None
+        # The same, whoever else watches.
+        self._counter: RequestCounter | None = None
         self.counters = NetworkCounters()
         # Shared by all connections; see FrameBuffer.
         self.scratch = Scratch()
@@ -143,11 +146,21 @@ class SocketServer:
     def watch_requests(self, watcher: RequestWatcher) -> None:
         """Measure where the time of each request goes that begins from now on."""
         if watcher not in self.request_watchers:
-            self.request_watchers = (*self.request_watchers, watcher)
+            self._set_watchers((*self.request_watchers, watcher))
+
+    def count_requests(self, counter: RequestCounter) -> None:
+        """Count each request that begins from now on. Unless others watch them, requests that are
+        answered at once have no times."""
+        self._counter = counter
+        self.watch_requests(counter)
 
     def unwatch_requests(self, watcher: RequestWatcher) -> None:
         """Measure no longer for `watcher`."""
-        self.request_watchers = tuple(it for it in self.request_watchers if it is not watcher)
+        self._set_watchers(tuple(it for it in self.request_watchers if it is not watcher))
+
+    def _set_watchers(self, watchers: tuple[RequestWatcher, ...]) -> None:
+        self.request_watchers = watchers
+        self.request_counter = self._counter if watchers == (self._counter,) else None
 
     def start(self) -> list[Endpoint]:
         """Listen; return the endpoints with the bound ports, or raise KctlError."""

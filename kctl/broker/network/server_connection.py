@@ -33,7 +33,7 @@ from kctl.broker.network.connection_state import ConnectionState
 from kctl.broker.network.refusals import api_name, reason_of, unknown_version_response
 from kctl.broker.network.slices import in_slices, is_heavy_response
 from kctl.broker.request import Request, RequestContext
-from kctl.broker.request_times import RequestTimes
+from kctl.broker.request_times import RequestCounter, RequestTimes
 from kctl.errors import CorruptDataError
 from kctl.protocol.api_keys import ApiKey
 from kctl.protocol.codec import decode, decoding, encode, encoding, releasing
@@ -59,6 +59,8 @@ DECODED_AT_ONCE_BYTES_MAX: Final = 32 * 1024
 API_KEY_BYTES: Final = 2
 
 _NOT_SERVED: Final = (0, -1)
+
+_NS_PER_MS: Final = 1_000_000
 
 # The version of ApiVersions that names the client's library.
 _SOFTWARE_VERSION: Final = 3
@@ -286,12 +288,19 @@ class ServerConnection(ConnectionState):
         is_huge = len(frame) > DECODED_AT_ONCE_BYTES_MAX
         body = None if is_huge else decode(api.request_class, version, frame, position)
         server.counters.requests += 1
-        now_ms = self.last_active_ms = server.now_ms()
+        counter = server.request_counter
+        if counter is None or len(frame) > LIGHT_FRAME_MAX or self._throttling.needs_times():
+            counter = None
+            now_ms = server.now_ms()
+        else:
+            self._began_ns = server.now_ns()
+            now_ms = self._began_ns // _NS_PER_MS
+        self.last_active_ms = now_ms
         request = Request(
             api, version, correlation_id, client_id, body, self.context, now_ms,
             self._reply, self._abort, failed=self._failed,
         )  # fmt: skip
-        if server.request_watchers or self._throttling.needs_times():
+        if counter is None and (server.request_watchers or self._throttling.needs_times()):
             request.times = RequestTimes(server.now_ns, server.request_watchers)
         if api is _API_VERSIONS:
             self._recognize(request)
@@ -301,6 +310,8 @@ class ServerConnection(ConnectionState):
             if server.may_be_decoded is None or server.may_be_decoded(request, len(frame)):
                 work = self._decoding(request, frame, position)
                 in_turns(server.scheduler, work, self._decoded, self._not_decoded)
+        elif counter is not None:
+            self._handle_counted(request, counter)
         else:
             self._handle(request, may_be_sliced=len(frame) > LIGHT_FRAME_MAX)
 
@@ -360,6 +371,42 @@ class ServerConnection(ConnectionState):
             raise
         except Exception as error:  # noqa: BLE001 - a failed request must not stop the broker
             self._fail(request, error)
+
+    def _handle_counted(self, request: Request, counter: RequestCounter) -> None:
+        """Handle a small request, which has times only if it still waits for its response when its
+        handler returns."""
+        self._counter = counter
+        try:
+            self._handle(request, may_be_sliced=False)
+            if request.times is None and self._current is request:
+                self._times_since_arrival(request).handler_returned()
+        finally:
+            self._counter = None
+
+    def _times_since_arrival(self, request: Request) -> RequestTimes:
+        server = self._server
+        times = RequestTimes.since(self._began_ns, server.now_ns, server.request_watchers)
+        request.times = times
+        return times
+
+    def _count_at_once(
+        self, counter: RequestCounter, request: Request, response: Message | None
+    ) -> None:
+        """Count a request that is answered at once; it has times if its client has to pause, or
+        does not receive."""
+        self._counter = None
+        is_unsent = self._transport.unsent_bytes() > 0
+        if not is_unsent and not request.throttle_ms:
+            took_ns = self._server.now_ns() - self._began_ns
+            counter.answered_at_once(request, response, took_ns)
+            return
+        times = self._times_since_arrival(request)
+        times.answered(request, response)
+        if is_unsent:
+            times.posted()
+            self._unsent = request
+        else:
+            times.sent(request)
 
     def _mute(self) -> None:
         """Serve nothing more until the client has paused (KIP-219), whether it does so or not."""
@@ -425,6 +472,9 @@ class ServerConnection(ConnectionState):
         if quotas is not None:
             self._throttling.count(quotas, request, self._current_bytes, response)
         if response is not None and is_heavy_response(request.api_key, response):
+            if self._counter is not None:
+                self._times_since_arrival(request).answered(request, response)
+                self._counter = None
             # The request stays in flight until its response is encoded and sent.
             in_turns(
                 self._server.scheduler,
@@ -441,6 +491,8 @@ class ServerConnection(ConnectionState):
                 return
         elif times is not None:
             times.sent(request)
+        if self._counter is not None:
+            self._count_at_once(self._counter, request, response)
         self._finish()
 
     def _finish(self) -> None:

@@ -5,7 +5,6 @@ from types import SimpleNamespace
 
 import pytest
 
-from kctl.broker.metering import response_errors
 from kctl.broker.metering.health import Readiness
 from kctl.broker.metering.meter import (
     TIMED_EVERY,
@@ -22,7 +21,12 @@ from kctl.metrics.http_server import PageRequest
 from kctl.metrics.page import health_pages
 from kctl.protocol.api_keys import ApiKey
 from kctl.protocol.error_codes import ErrorCode
-from kctl.protocol.messages.fetch import FetchResponse
+from kctl.protocol.messages.describe_client_quotas import DescribeClientQuotasResponse
+from kctl.protocol.messages.fetch import (
+    FetchablePartitionResponse,
+    FetchableTopicResponse,
+    FetchResponse,
+)
 from kctl.protocol.messages.heartbeat import HeartbeatResponse
 from kctl.protocol.messages.metadata import (
     MetadataResponse,
@@ -79,7 +83,7 @@ def test_a_response_that_reports_on_its_elements_has_a_code_only_if_it_fails_as_
 
 def test_a_response_of_any_size_costs_a_bounded_search():
     topics = [MetadataResponseTopic(name="a", error_code=3) for _ in range(3 * ERRORS_SEARCHED_MAX)]
-    assert len(error_codes(MetadataResponse(topics=topics))) < ERRORS_SEARCHED_MAX
+    assert len(error_codes(MetadataResponse(topics=topics))) == ERRORS_SEARCHED_MAX
 
 
 def test_every_request_of_a_fast_path_is_counted_and_one_in_a_few_is_timed(meter, now):
@@ -276,9 +280,13 @@ def test_a_broker_that_cannot_serve_says_why():
     ]
 
 
-def test_what_the_search_of_errors_knows_of_a_class_is_kept():
-    error_codes(HeartbeatResponse())
-    assert response_errors._plans[HeartbeatResponse] == ("error_code", ())
+def test_the_search_of_errors_looks_into_nested_and_null_arrays():
+    first = [FetchablePartitionResponse(partition=n, error_code=n % 2) for n in range(3)]
+    topics = [FetchableTopicResponse(partition_responses=it) for it in (first, [], first[:1])]
+    assert error_codes(FetchResponse(responses=topics)) == [0, 1, 0, 0]
+    codes = {it.response_class: error_codes(it.response_class()) for it in ApiKey}
+    assert {tuple(it) for it in codes.values()} == {(), (0,)}
+    assert codes[DescribeClientQuotasResponse] == [0]
 
 
 def test_many_requests_are_counted_together_as_they_are_one_by_one(meter):

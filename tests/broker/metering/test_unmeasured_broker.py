@@ -95,6 +95,7 @@ def what_a_request_meets(cluster, broker):
     return SimpleNamespace(
         fast_paths=[getattr(it, "__qualname__", it) for it in server.fast_paths.values()],
         watchers=server.request_watchers,
+        counter=server.request_counter,
         request_times=[it.times for it in requests],
         replica_manager=type(services.replica_manager),
         on_replicated=services.replica_manager.on_replicated,
@@ -109,6 +110,7 @@ def test_without_metrics_the_parts_of_a_broker_are_the_plain_ones(cluster):
     met = what_a_request_meets(cluster, start(cluster, is_measured=False))
     assert met.fast_paths == ["PlainProduce.answer", "PlainCommits.answer"]
     assert met.watchers == ()
+    assert met.counter is None
     assert met.request_times
     assert set(met.request_times) == {None}
     assert met.replica_manager is ReplicaManager
@@ -123,7 +125,7 @@ def test_with_metrics_each_of_these_parts_is_different(cluster):
     met = what_a_request_meets(cluster, start(cluster, is_measured=True))
     assert not {"PlainProduce.answer", "PlainCommits.answer"} & set(met.fast_paths)
     assert met.watchers
-    assert None not in met.request_times
+    assert met.counter is not None
     assert met.replica_manager is not ReplicaManager
     assert met.on_replicated is not None
     assert met.trace is not cluster.runtime.trace

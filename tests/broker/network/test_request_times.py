@@ -98,6 +98,91 @@ class Broker:
         return self.writer.frame(HeartbeatRequest(group_id=text, generation_id=1, member_id=""), 3)
 
 
+class Counter:
+    """Notes what a RequestCounter is told, in milliseconds."""
+
+    def __init__(self, broker):
+        self.at_once, self.answers, self.timed = [], [], []
+        broker.server.count_requests(self)
+
+    def answered_at_once(self, request, response, took_ns):
+        self.at_once.append((type(response), took_ns // MS))
+
+    def answered(self, request, response):
+        self.answers.append(type(response))
+
+    def sent(self, request, times):
+        self.timed.append(tuple(it // MS for it in times.durations_ns()))
+
+
+@pytest.fixture
+def counted(loop):
+    broker = Broker(loop, level=LogLevel.WARN)
+    return broker, Counter(broker), connect(loop, broker.port, receive_buffer=1 << 18)
+
+
+def test_a_request_that_is_answered_at_once_is_counted_without_times(counted):
+    broker, counter, peer = counted
+    for steps in ({"local": 3, "after": 50}, {"local": 2}):
+        peer.send(broker.frame(**steps))
+        peer.receive_frame()
+    assert counter.at_once == [(HeartbeatResponse, 3), (HeartbeatResponse, 2)]
+    assert not counter.answers
+    assert [it.times for it in broker.handled] == [None, None]
+    assert broker.handled[1].received_ms == 53
+
+
+def test_a_counted_request_that_waits_has_times_since_its_arrival(counted):
+    broker, counter, peer = counted
+    peer.send(broker.frame(local=2, remote=5))
+    peer.receive_frame()
+    assert counter.timed == [(7, 0, 2, 5, 0, 0)]
+    assert counter.answers == [HeartbeatResponse]
+    assert not counter.at_once
+
+
+def test_a_counted_request_whose_client_does_not_read_has_times(counted, loop):
+    broker, counter, peer = counted
+    peer.send(broker.frame(bytes=16 << 20, local=1))
+    loop.until(lambda: broker.handled)
+    loop.turns()
+    assert counter.answers == [JoinGroupResponse]
+    assert not counter.timed
+    broker.now_ns += 9 * MS
+    peer.receive_frame()
+    loop.until(lambda: counter.timed)
+    assert counter.timed == [(10, 0, 1, 0, 0, 9)]
+    assert not counter.at_once
+
+
+def test_a_counted_request_whose_client_has_to_pause_has_times(counted, loop):
+    broker, counter, peer = counted
+    peer.send(broker.frame(local=1, throttle=600_000))
+    peer.receive_frame()
+    loop.until(lambda: counter.timed)
+    assert counter.timed == [(1, 0, 1, 0, 0, 0)]
+    assert not counter.at_once
+
+
+def test_a_counted_request_whose_handler_fails_is_not_counted(counted, loop):
+    broker, counter, peer = counted
+    peer.send(broker.writer.frame(HeartbeatRequest(group_id="?", generation_id=1, member_id=""), 3))
+    peer.wait_for_close()
+    assert len(broker.handled) == 1
+    assert not (counter.at_once or counter.answers or counter.timed)
+
+
+def test_every_counted_request_has_times_while_others_watch(counted):
+    broker, counter, peer = counted
+    for level in (LogLevel.DEBUG, LogLevel.WARN):
+        broker.levels.change({REQUESTS: level})
+        peer.send(broker.frame(local=1))
+        peer.receive_frame()
+    assert counter.timed == [(1, 0, 1, 0, 0, 0)]
+    assert counter.at_once == [(HeartbeatResponse, 1)]
+    assert len(broker.lines) == 1
+
+
 def times(fields):
     return {key: value for key, value in fields.items() if key.endswith("Time") and value}
 
