@@ -38,9 +38,7 @@ class RequestWatcher(Protocol):
 class RequestCounter(RequestWatcher, Protocol):
     """A watcher that needs no times of requests that are answered at once."""
 
-    def answered_at_once(
-        self, request: _Request, response: Message | None, took_ns: int
-    ) -> None:
+    def answered_at_once(self, request: _Request, response: Message | None, took_ns: int) -> None:
         """Take note of a small request whose response was sent while its handler ran."""
 
 

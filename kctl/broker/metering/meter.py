@@ -17,7 +17,7 @@ from kctl.broker.metering.request_parts import (
     Totals,
     fetch_name,
 )
-from kctl.broker.metering.response_errors import error_codes
+from kctl.broker.metering.response_errors import error_codes, finder
 from kctl.broker.network.connection_host import FastPath
 from kctl.broker.request import Request, RequestContext
 from kctl.broker.request_times import RequestTimes
@@ -180,7 +180,7 @@ class BrokerMeter:
         if parts is None:
             parts = self._parts(request)
         if response is not None:
-            codes = error_codes(response)
+            codes = parts.error_codes(response)
             if any(codes):
                 self._count_errors(api_key, codes)
             else:
@@ -195,7 +195,9 @@ class BrokerMeter:
         which = fetch_name(request) if api_key is _FETCH else api_key
         parts = self._parts_of.get(which)
         if parts is None:
-            parts = self._parts_of[which] = RequestParts(self._by_version(api_key))
+            parts = self._parts_of[which] = RequestParts(
+                self._by_version(api_key), finder(api_key.response_class)
+            )
             self.parts[which if isinstance(which, str) else api_key.title] = parts
             self._settle.append(parts.settle)
         return parts

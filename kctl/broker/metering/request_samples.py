@@ -35,7 +35,10 @@ def request_samples(meter: BrokerMeter, now_ms: int) -> Samples:
     meter.settle()
     totals = [(key, joined([it for _, it in versions])) for key, versions in by_api]
     times = {key.title: (value, meter.parts_of(key)) for key, value in totals}
-    times |= {name: (joined([fetches.total, fetches.at_once]), [fetches]) for name, fetches in _fetches(meter)}
+    times |= {
+        name: (joined([fetches.total, fetches.at_once]), [fetches])
+        for name, fetches in _fetches(meter)
+    }
     for name, (value, _) in times.items():
         yield _times(meter, now_ms, name, _TOTAL, value)
     values = {name: part_values(*each) for name, each in times.items()}

@@ -10,7 +10,7 @@ Kafka 2.7: org.apache.kafka.common.requests.AbstractResponse.errorCounts of each
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain, islice
 from operator import attrgetter
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from kctl.protocol.messages.delete_acls import DeleteAclsMatchingAcl
 from kctl.protocol.messages.describe_user_scram_credentials import (
@@ -38,47 +38,58 @@ _ELEMENTS_ALONE: Final[frozenset[type[Struct]]] = frozenset((
     LeaderAndIsrResponse, LeaveGroupResponse, StopReplicaResponse, UpdateFeaturesResponse,
 ))  # fmt: skip
 
+Getter = Callable[[Any], list[Any]]
+
 
 def error_codes(response: Message) -> list[int]:
     """Return the error codes of a response, and of at most ERRORS_SEARCHED_MAX of its elements of
     each kind that has codes; 0: NONE. A response without elements may have none."""
-    cls = type(response)
-    found: list[int] = []
-    for is_own, first, deeper, get_code in _plans.get(cls) or _plan(cls):
-        if is_own:
-            code = get_code(response)
-            if code or cls not in _ELEMENTS_ALONE:
-                found.append(code)
-            continue
-        elements: Iterable[Any] = first(response)[:ERRORS_SEARCHED_MAX]
-        for get in deeper:
+    return finder(type(response))(response)
+
+
+Finder = Callable[[Any], list[int]]
+_finders: dict[type[Struct], Finder] = {}
+
+
+def finder(cls: type[Message]) -> Finder:
+    """Return a function that does the same for responses of one class."""
+    find = _finders.get(cls)
+    if find is None:
+        of_each = [_finder(arrays, code, cls) for arrays, code in _codes(cls)]
+        find = _finders[cls] = of_each[0] if len(of_each) == 1 else _joined(of_each)
+    return find
+
+
+def _joined(of_each: Sequence[Finder]) -> Finder:
+    def find(response: Message) -> list[int]:
+        return [code for each in of_each for code in each(response)]
+
+    return find
+
+
+def _finder(arrays: Sequence[Getter], get_code: Callable[[Any], int], cls: type[Struct]) -> Finder:
+    def find_own(response: Message) -> list[int]:
+        return [get_code(response)]
+
+    def find_own_errors(response: Message) -> list[int]:
+        code = get_code(response)
+        return [code] if code else []
+
+    def find_in_elements(response: Message) -> list[int]:
+        return list(map(get_code, arrays[0](response)[:ERRORS_SEARCHED_MAX]))
+
+    def find_deeper(response: Message) -> list[int]:
+        elements: Iterable[Any] = arrays[0](response)[:ERRORS_SEARCHED_MAX]
+        for get in arrays[1:]:
             elements = islice(chain.from_iterable(map(get, elements)), ERRORS_SEARCHED_MAX)
-        found.extend(map(get_code, elements))
-    return found
+        return list(map(get_code, elements))
+
+    if not arrays:
+        return find_own_errors if cls in _ELEMENTS_ALONE else find_own
+    return find_in_elements if len(arrays) == 1 else find_deeper
 
 
-class _Codes(NamedTuple):
-    """Where codes are: in the response itself, or in the elements of an array, or of arrays in
-    these."""
-
-    is_own: bool
-    first: Callable[[Any], list[Any]]
-    deeper: Sequence[Callable[[Any], list[Any]]]
-    get_code: Callable[[Any], int]
-
-
-_plans: dict[type[Struct], tuple[_Codes, ...]] = {}
-
-
-def _plan(cls: type[Struct]) -> tuple[_Codes, ...]:
-    plan = _plans[cls] = tuple(
-        _Codes(not arrays, arrays[0] if arrays else _no_elements, arrays[1:], get_code)
-        for arrays, get_code in _codes(cls)
-    )
-    return plan
-
-
-def _codes(cls: type[Struct]) -> Iterator[tuple[list[Callable[[Any], list[Any]]], Any]]:
+def _codes(cls: type[Struct]) -> Iterator[tuple[list[Getter], Callable[[Any], int]]]:
     """Yield how to get from a struct to elements with codes, array by array, and to the code."""
     code = next((it.name for it in cls.fields if it.name.endswith("error_code")), None)
     if code is not None:
@@ -92,10 +103,6 @@ def _codes(cls: type[Struct]) -> Iterator[tuple[list[Callable[[Any], list[Any]]]
                 yield [_elements(field), *arrays], get_code
 
 
-def _elements(field: Field) -> Callable[[Any], list[Any]]:
+def _elements(field: Field) -> Getter:
     get: Callable[[Any], Any] = attrgetter(field.name)
     return get if field.nullable is None else lambda struct: get(struct) or []
-
-
-def _no_elements(_: Struct) -> list[Any]:
-    return []

@@ -8,21 +8,27 @@ nothing more is received, and the connection ends with the last request that arr
 Kafka 2.7: org.apache.kafka.common.network.KafkaChannel
 """
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
+from kctl.broker.api_versions import is_valid_software
 from kctl.broker.network.connection_host import ConnectionHost, FastPath
 from kctl.broker.network.intake import Intake
 from kctl.broker.network.limits import UNAUTHENTICATED_BYTES_MAX
 from kctl.broker.network.throttling import Throttling
 from kctl.broker.request import Request, RequestContext
-from kctl.broker.request_times import RequestCounter
+from kctl.broker.request_times import RequestCounter, RequestTimes
 from kctl.protocol.api_keys import ApiKey
 from kctl.protocol.framing import FrameBuffer
+from kctl.protocol.schema import Message
 from kctl.protocol.server_phase import ServerPhase
 from kctl.runtime.network import Transport
 
 if TYPE_CHECKING:
     from kctl.broker.network.authentication import Authentication
+
+# The version of ApiVersions that names the client's library.
+_SOFTWARE_VERSION: Final = 3
 
 # Looked up once: reading a member of an enum costs more than reading a global.
 _READING: Final[ServerPhase] = ServerPhase.READING
@@ -170,6 +176,35 @@ class ConnectionState:
             or self._input_has_ended
             or self._frames.buffered_bytes > 0
         )
+
+    def _recognize(self, request: Request) -> None:
+        """Keep what the client says about itself, for its later requests."""
+        body = request.body
+        if request.api_version >= _SOFTWARE_VERSION and body and is_valid_software(body):
+            self.context = replace(
+                self.context,
+                software_name=body.client_software_name,
+                software_version=body.client_software_version,
+            )
+
+    def _times_since_arrival(self, request: Request) -> RequestTimes:
+        """Give a small request times after all."""
+        self._counter = None
+        server = self._server
+        times = RequestTimes.since(self._began_ns, server.now_ns, server.request_watchers)
+        request.times = times
+        return times
+
+    def _time_after_all(self, request: Request, response: Message | None) -> None:
+        """Give a small request that has its response times, because its client has to pause, or
+        does not receive."""
+        times = self._times_since_arrival(request)
+        times.answered(request, response)
+        if self._transport.unsent_bytes():
+            times.posted()
+            self._unsent = request
+        else:
+            times.sent(request)
 
     def resume(self) -> None:
         """Serve the next request, for RequestMemory."""

@@ -27,13 +27,12 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from kctl.broker.api_versions import is_valid_software
 from kctl.broker.network.connection_host import ConnectionHost
 from kctl.broker.network.connection_state import ConnectionState
 from kctl.broker.network.refusals import api_name, reason_of, unknown_version_response
 from kctl.broker.network.slices import in_slices, is_heavy_response
 from kctl.broker.request import Request, RequestContext
-from kctl.broker.request_times import RequestCounter, RequestTimes
+from kctl.broker.request_times import RequestTimes
 from kctl.errors import CorruptDataError
 from kctl.protocol.api_keys import ApiKey
 from kctl.protocol.codec import decode, decoding, encode, encoding, releasing
@@ -62,8 +61,6 @@ _NOT_SERVED: Final = (0, -1)
 
 _NS_PER_MS: Final = 1_000_000
 
-# The version of ApiVersions that names the client's library.
-_SOFTWARE_VERSION: Final = 3
 _API_VERSIONS: Final = ApiKey.API_VERSIONS
 
 # Looked up once: reading a member of an enum costs more than reading a global.
@@ -310,20 +307,12 @@ class ServerConnection(ConnectionState):
             if server.may_be_decoded is None or server.may_be_decoded(request, len(frame)):
                 work = self._decoding(request, frame, position)
                 in_turns(server.scheduler, work, self._decoded, self._not_decoded)
-        elif counter is not None:
-            self._handle_counted(request, counter)
         else:
+            self._counter = counter
             self._handle(request, may_be_sliced=len(frame) > LIGHT_FRAME_MAX)
-
-    def _recognize(self, request: Request) -> None:
-        """Keep what the client says about itself, for its later requests."""
-        body = request.body
-        if request.api_version >= _SOFTWARE_VERSION and body and is_valid_software(body):
-            self.context = replace(
-                self.context,
-                software_name=body.client_software_name,
-                software_version=body.client_software_version,
-            )
+            if self._counter is not None:
+                # It waits for its response, or has failed.
+                self._times_since_arrival(request).handler_returned()
 
     def _decoding(self, request: Request, frame: Buffer, position: int) -> Work[Request]:
         """Decode a body, in turns, unless the connection closes meanwhile."""
@@ -371,42 +360,6 @@ class ServerConnection(ConnectionState):
             raise
         except Exception as error:  # noqa: BLE001 - a failed request must not stop the broker
             self._fail(request, error)
-
-    def _handle_counted(self, request: Request, counter: RequestCounter) -> None:
-        """Handle a small request, which has times only if it still waits for its response when its
-        handler returns."""
-        self._counter = counter
-        try:
-            self._handle(request, may_be_sliced=False)
-            if request.times is None and self._current is request:
-                self._times_since_arrival(request).handler_returned()
-        finally:
-            self._counter = None
-
-    def _times_since_arrival(self, request: Request) -> RequestTimes:
-        server = self._server
-        times = RequestTimes.since(self._began_ns, server.now_ns, server.request_watchers)
-        request.times = times
-        return times
-
-    def _count_at_once(
-        self, counter: RequestCounter, request: Request, response: Message | None
-    ) -> None:
-        """Count a request that is answered at once; it has times if its client has to pause, or
-        does not receive."""
-        self._counter = None
-        is_unsent = self._transport.unsent_bytes() > 0
-        if not is_unsent and not request.throttle_ms:
-            took_ns = self._server.now_ns() - self._began_ns
-            counter.answered_at_once(request, response, took_ns)
-            return
-        times = self._times_since_arrival(request)
-        times.answered(request, response)
-        if is_unsent:
-            times.posted()
-            self._unsent = request
-        else:
-            times.sent(request)
 
     def _mute(self) -> None:
         """Serve nothing more until the client has paused (KIP-219), whether it does so or not."""
@@ -472,16 +425,7 @@ class ServerConnection(ConnectionState):
         if quotas is not None:
             self._throttling.count(quotas, request, self._current_bytes, response)
         if response is not None and is_heavy_response(request.api_key, response):
-            if self._counter is not None:
-                self._times_since_arrival(request).answered(request, response)
-                self._counter = None
-            # The request stays in flight until its response is encoded and sent.
-            in_turns(
-                self._server.scheduler,
-                self._posting(request, response),
-                self._posted,
-                request.fail,
-            )
+            self._post_in_turns(request, response)
             return
         if response is not None:
             try:
@@ -491,8 +435,14 @@ class ServerConnection(ConnectionState):
                 return
         elif times is not None:
             times.sent(request)
-        if self._counter is not None:
-            self._count_at_once(self._counter, request, response)
+        counter = self._counter
+        if counter is not None:
+            if request.throttle_ms or self._transport.unsent_bytes():
+                self._time_after_all(request, response)
+            else:
+                self._counter = None
+                took_ns = self._server.now_ns() - self._began_ns
+                counter.answered_at_once(request, response, took_ns)
         self._finish()
 
     def _finish(self) -> None:
@@ -508,6 +458,13 @@ class ServerConnection(ConnectionState):
             self._end()
         if not self._is_serving:
             self._continue()
+
+    def _post_in_turns(self, request: Request, response: Message) -> None:
+        """Keep the request in flight until its response is encoded and sent."""
+        if self._counter is not None:
+            self._times_since_arrival(request).answered(request, response)
+        work = self._posting(request, response)
+        in_turns(self._server.scheduler, work, self._posted, request.fail)
 
     def _posting(self, request: Request, response: Message) -> Work[bool]:
         """Encode and send a response, in turns; return False if the connection is closed before."""

@@ -14,6 +14,5 @@ class RealClock:
         """Return milliseconds since a fixed point."""
         return time.monotonic_ns() // 1_000_000
 
-    def monotonic_ns(self) -> int:
-        """Return nanoseconds since a fixed point."""
-        return time.monotonic_ns()
+    # Nanoseconds since a fixed point; the function itself, as it is called for each request.
+    monotonic_ns = staticmethod(time.monotonic_ns)
