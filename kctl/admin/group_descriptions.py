@@ -114,6 +114,13 @@ class PartitionLag:
             return None
         return max(0, self.log_end_offset - self.committed_offset)
 
+    @property
+    def log_records(self) -> int | None:
+        """Return the number of records between both ends of the log."""
+        if self.log_start_offset is None or self.log_end_offset is None:
+            return None
+        return self.log_end_offset - self.log_start_offset
+
 
 @dataclass(slots=True)
 class GroupList:

@@ -38,6 +38,8 @@ class MeasuredLag:
     time_ms: int | None = None
     trend: Trend = Trend.UNKNOWN
     error: KctlError | None = None
+    # The records between both ends of the log.
+    log_records: int | None = None
 
 
 @dataclass(slots=True)
@@ -51,6 +53,11 @@ class GroupLag:
     def records(self) -> int | None:
         """Return the sum of the known lags in records."""
         return _sum(it.records for it in self.partitions)
+
+    @property
+    def uncommitted(self) -> list[MeasuredLag]:
+        """Return the partitions without a committed offset, which the lags leave out."""
+        return [it for it in self.partitions if it.committed_offset is None and it.error is None]
 
     @property
     def bytes(self) -> int | None:
@@ -160,6 +167,7 @@ class LagWatch:
             lag.lag,
             trend=trend,
             error=lag.error,
+            log_records=lag.log_records,
         )
 
     async def _add_bytes(

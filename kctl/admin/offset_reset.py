@@ -132,7 +132,8 @@ def why_not_resettable(group: "GroupDescription") -> str | None:
     missing = group.error is not None and group.error.code == ErrorCode.GROUP_ID_NOT_FOUND
     if missing or group.state in ("Empty", "Dead"):
         return None
-    return f"Group {group.group_id} is {group.state} with {len(group.members)} members"
+    members = "1 member" if len(group.members) == 1 else f"{len(group.members)} members"
+    return f"Group {group.group_id} is {group.state} with {members}"
 
 
 def _step(

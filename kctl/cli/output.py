@@ -15,7 +15,7 @@ from kctl.cli.pipes import write_message
 from kctl.cli.table_text import cell_text, header_and_body, table_lines, wrapped_text
 from kctl.errors import StorageError
 from kctl.lazy_dataclass import dataclass
-from kctl.runtime.terminal_text import bytes_for_terminal, for_terminal
+from kctl.runtime.terminal_text import bytes_for_terminal, for_json, for_terminal
 
 Document = Mapping[str, object]
 _BOLD, _PLAIN = "\x1b[1m", "\x1b[0m"
@@ -238,7 +238,7 @@ def _csv_cell(value: object) -> str:
 def _json(value: object, indent: int | None = None) -> str:
     import json
 
-    return json.dumps(value, ensure_ascii=False, indent=indent)
+    return for_json(json.dumps(value, ensure_ascii=False, indent=indent))
 
 
 def _yaml(value: object) -> str:

@@ -11,6 +11,7 @@ import re
 _UNSAFE = (
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff\u061c\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff]"
 )
+_UNSAFE_IN_JSON = "[\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff]"
 
 
 def for_terminal(text: str) -> str:
@@ -22,6 +23,14 @@ def for_terminal(text: str) -> str:
         return text
     # Compiled at its first use (and cached by `re`): most texts never need it.
     return re.sub(_UNSAFE, _escape, text)
+
+
+def for_json(text: str) -> str:
+    """Return a text of JSON with unsafe characters as escapes, which mean the same. DEL is one;
+    line breaks between values and surrogates, which are bytes that are not UTF-8, stay."""
+    if text.isascii() and "\x7f" not in text:
+        return text
+    return re.sub(_UNSAFE_IN_JSON, _escape, text)
 
 
 def bytes_for_terminal(data: bytes | memoryview) -> str:

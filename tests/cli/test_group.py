@@ -136,7 +136,7 @@ def test_an_active_group_can_neither_be_reset_nor_deleted(on, address, topic, na
 
         reset = on("group", "reset-offsets", name, "-t", topic, "--to-latest", "-y")
         assert reset.status == 1
-        assert "is Stable with 1 members" in reset.err
+        assert "is Stable with 1 member\n" in reset.err
         deleted = on("group", "delete", name, "-y", "-o", "json")
         assert deleted.status == 1
         assert deleted.documents[0]["status"] == "failed"

@@ -77,6 +77,24 @@ def test_lags_are_drawn_as_bars(on, topic, group, monkeypatch):
     assert on("group", "lag", group, "--plot").lines[-1].endswith(" 1 record, 0ms")
 
 
+def test_no_bars_take_no_line(on, group):
+    ran = on("group", "lag", f"{group}-not*", "--plot")
+    assert len(ran.lines) == 1
+
+
+def test_what_a_lag_leaves_out_is_noted(on, topic, name):
+    on("produce", topic, "-p", 0, "a", "b")
+    on("consume", topic, "-g", f"{name}-part", "--from-beginning", "-m", 2)
+    on("produce", topic, "-p", 2, "c")
+    ran = on("group", "lag", f"{name}-part", "-o", "json")
+    [found] = ran.documents
+    left_out = [it for it in found["partitions"] if it["committed_offset"] is None]
+    assert found["uncommitted_partitions"] == len(left_out) == 2
+    assert ran.err == (
+        f"note: {name}-part: 1 record in 2 partitions without a committed offset not counted\n"
+    )
+
+
 def test_records_larger_than_a_part_of_a_response_have_times(on, topic, name, tmp_path):
     value = tmp_path / "value"
     value.write_text("x" * 300_000)

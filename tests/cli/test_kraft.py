@@ -181,7 +181,7 @@ def test_a_group_of_the_consumer_protocol_is_listed_described_and_deleted(kctl, 
         (same,) = kctl("group", "describe", "mod*", "-o", "json", *to).documents
         assert same["members"] == group["members"]
         heading = kctl("group", "describe", "modern", *to).lines[0]
-        assert heading.startswith("modern (consumer group): Stable, 1 members")
+        assert heading.startswith("modern (consumer group): Stable, 1 member,")
     assert kctl("group", "delete", "modern", "--yes", *to).status == 0
     assert "No group modern" in kctl("group", "describe", "modern", *to).err
 

@@ -1,6 +1,7 @@
 """kctl consume: --key, --grep, --header, --jq and --tail, and what it prints to a terminal."""
 
 import io
+import json
 import os
 import pty
 import subprocess
@@ -11,7 +12,7 @@ import pytest
 from kctl.cli.output import Output, OutputFormat
 from kctl.client.record_filter import json_at, parse_path
 from kctl.errors import UsageError
-from kctl.runtime.terminal_text import bytes_for_terminal, for_terminal
+from kctl.runtime.terminal_text import bytes_for_terminal, for_json, for_terminal
 
 RECORDS = r"""
 {"key": "a", "value": "{\"user\": {\"id\": 1}}", "partition": 0, "timestamp": 100}
@@ -86,6 +87,14 @@ def test_control_and_bidi_characters_are_escaped_for_a_terminal():
     assert for_terminal("a\x1b[2Jb\tc\n") == "a\\x1b[2Jb\tc\n"
     assert for_terminal("\u202egnp\x9b\x7f\r") == "\\u202egnp\\u009b\\u007f\\x0d"
     assert bytes_for_terminal(b"\xff\xc3\xa9") == "\\xffé"
+
+
+def test_unsafe_characters_are_escaped_in_json_and_mean_the_same():
+    names = ["\u202egnp", "\x9b\x7f", "é\u200d\u2028", "\udc80"]
+    text = for_json(json.dumps(names, ensure_ascii=False, indent=2))
+    assert json.loads(text) == names
+    assert "é" in text
+    assert all(it.isprintable() for line in text.splitlines() for it in line if it != "\udc80")
 
 
 def test_a_pipe_gets_the_bytes_as_they_are():

@@ -88,6 +88,27 @@ def test_enter_opens_the_chosen_row_and_escape_closes_it(screen):
     assert screen.mode is Mode.LIST, "there is no row to open"
 
 
+def test_parts_that_do_not_fit_are_scrolled_and_steps_begin_at_what_is_visible(screen):
+    screen.press("enter")
+    screen.details = [{"partition": number} for number in range(30)]
+
+    def first_and_last():
+        lines = [line.split() for line in screen.lines(80, 14, "", color=False)[2:12]]
+        return int(lines[0][0]), int(lines[-1][0])
+
+    assert first_and_last() == (0, 9)
+    screen.press("page-down")
+    assert first_and_last() == (10, 19)
+    for _ in range(9):
+        screen.press("page-down")
+    assert first_and_last() == (20, 29)
+    screen.press("up")
+    assert first_and_last() == (19, 28)
+    screen.press("escape")
+    screen.press("enter")
+    assert screen.detail_first == 0
+
+
 def test_history_is_bounded_and_forgets_rows_that_are_gone(screen):
     for _ in range(HISTORY_MAX + 5):
         screen.update([{"topic": "a", "records_s": 1.0}])
@@ -149,10 +170,10 @@ def check_restored(terminal, text, after):
 def test_keys_on_a_real_terminal(kctl_broker, kctl, name, open_terminal):
     kctl("topic", "create", name, "-p", 2, "-r", 1, "-b", kctl_broker)
     terminal = open_terminal(*TOP, kctl_broker, width=120, NO_COLOR="1")
-    # There may be more topics than lines.
+    # There may be more topics than lines. The topic is opened once the first look has found it.
     terminal.wait_for("kctl top topics")
     terminal.press(f"/{name}\r")
-    terminal.wait_for(f"filter {name}")
+    terminal.wait_for(f"kctl top topics  1  by records/s descending  filter {name}")
     terminal.press("\r")
     terminal.wait_for("END-OFFSET")
     terminal.press("\x1b")

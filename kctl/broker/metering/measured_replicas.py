@@ -120,15 +120,14 @@ class MeasuredReplicaManager(ReplicaManager):
         on_error: Callable[[Exception], object],
     ) -> None:
         """Read, and count what is read."""
-        done = partial(self._count_fetched, on_done, is_from_follower=params.is_from_follower)
-        super().fetch(params, partitions, done, on_error)
+        done = partial(self._count_fetched, on_done, params.is_from_follower)
+        ReplicaManager.fetch(self, params, partitions, done, on_error)
 
     def _count_fetched(
         self,
         on_done: Callable[[list[FetchResult]], object],
-        results: list[FetchResult],
-        *,
         is_from_follower: bool,
+        results: list[FetchResult],
     ) -> None:
         topics = self._topics
         for result in results:

@@ -76,7 +76,10 @@ def _finder(arrays: Sequence[Getter], get_code: Callable[[Any], int], cls: type[
         return [code] if code else []
 
     def find_in_elements(response: Message) -> list[int]:
-        return list(map(get_code, arrays[0](response)[:ERRORS_SEARCHED_MAX]))
+        elements = arrays[0](response)
+        if len(elements) == 1:
+            return [get_code(elements[0])]
+        return list(map(get_code, elements[:ERRORS_SEARCHED_MAX]))
 
     def find_deeper(response: Message) -> list[int]:
         elements: Iterable[Any] = arrays[0](response)[:ERRORS_SEARCHED_MAX]

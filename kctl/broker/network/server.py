@@ -97,7 +97,7 @@ class SocketServer:
         self.may_be_decoded = may_be_decoded
         self.request_watchers: tuple[RequestWatcher, ...] = ()
         self.request_counter: RequestCounter | None = None
-        # The same, whoever else watches.
+        # The same, also while others watch.
         self._counter: RequestCounter | None = None
         self.counters = NetworkCounters()
         # Shared by all connections; see FrameBuffer.

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from kctl.cli.declaration.declarations import Argument, Option
 from kctl.cli.failures import DONE, FAILED
-from kctl.cli.group.listing import report_missing_brokers
+from kctl.cli.group.listing import left_out, report_missing_brokers
 from kctl.cli.group.zookeeper import (
     ZooKeeperOption,
     describe_in_zookeeper,
@@ -228,22 +228,16 @@ def _rows(document: dict[str, Any], columns: tuple[str, ...]) -> list[dict[str, 
 def _heading(document: dict[str, Any]) -> str:
     lag = document["total_lag"]
     uncommitted = [it for it in document["partitions"] if it["committed_offset"] is None]
+    sizes = [
+        None
+        if it["end_offset"] is None or it["start_offset"] is None
+        else it["end_offset"] - it["start_offset"]
+        for it in uncommitted
+    ]
     kind = f" ({document['type']} group)" if "type" in document else ""
     return (
-        f"{document['group']}{kind}: {document['state']}, {len(document['members'])} members, "
+        f"{document['group']}{kind}: {document['state']}, "
+        f"{counted(len(document['members']), 'member')}, "
         f"coordinator {document['coordinator']}, lag {'unknown' if lag is None else lag}"
-        + (_uncommitted_note(uncommitted) if uncommitted else "")
-    )
-
-
-def _uncommitted_note(partitions: list[dict[str, Any]]) -> str:
-    """Return what the lag leaves out: records that no committed offset covers."""
-    sizes = [
-        it["end_offset"] - it["start_offset"]
-        for it in partitions
-        if it["end_offset"] is not None and it["start_offset"] is not None
-    ]
-    return (
-        f", and {counted(sum(sizes), 'record')} in {counted(len(partitions), 'partition')} "
-        "without a committed offset"
+        + (f", and {left_out(sizes)}" if uncommitted else "")
     )

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from kctl.cli.declaration.declarations import Argument, Option
 from kctl.cli.failures import DONE, FAILED
-from kctl.cli.group.listing import report_missing_brokers
+from kctl.cli.group.listing import left_out, report_missing_brokers
+from kctl.cli.items import counted
 from kctl.cli.output import OutputFormat, Table
 from kctl.cli.session import Session
 from kctl.cli.units import format_bytes, format_duration, format_instant, parse_duration_ms
@@ -56,6 +57,7 @@ def lag(
 ) -> int:
     """Show how far groups are behind, in records, bytes and time, and the trend of their lags.
 
+    Partitions without a committed offset are not counted; a note says how many records they have.
     Bytes are estimated from the sizes of logs. The time is that between the timestamps of the first
     record that is not committed and of the last record of a partition; a group's is the longest.
 
@@ -147,7 +149,7 @@ def _report_above(
             if value is not None and value > limit:
                 is_above = True
                 texts = (
-                    (f"{value} records", f"{limit}")
+                    (counted(value, "record"), f"{limit}")
                     if key == "records"
                     else (format_duration(value), format_duration(limit))
                 )
@@ -181,6 +183,10 @@ def _show(
     output.show(documents, name="group", tables=[Table(columns, rows)])
     if plot and output.format is OutputFormat.TABLE:
         output.write(_plotted(report, output.width, by_partition=columns is _PARTITION_COLUMNS))
+    for it in report.groups:
+        if it.uncommitted:
+            name, parts = for_log_line(it.group.group_id), it.uncommitted
+            output.say(f"note: {name}: {left_out(it.log_records for it in parts)} not counted")
     if report.sizes_error is not None:
         output.say(f"note: no lags in bytes: {report.sizes_error}")
     found = report.overview
@@ -206,7 +212,7 @@ def _plotted(report: "LagReport", width: int | None, *, by_partition: bool) -> s
             for it in report.groups
             if it.records is not None
         ]
-    return "".join(f"{line}\n" for line in ["", *bar_lines(bars, width)])
+    return "".join(f"{line}\n" for line in ["", *bar_lines(bars, width)]) if bars else ""
 
 
 def _bar_text(it: "GroupLag | MeasuredLag") -> str:
@@ -252,6 +258,7 @@ def _document(it: "GroupLag") -> dict[str, Any]:
         "estimated_bytes": it.bytes,
         "time_ms": it.time_ms,
         "trend": str(it.trend),
+        "uncommitted_partitions": len(it.uncommitted),
         "partitions": [
             {
                 "topic": part.partition.topic,

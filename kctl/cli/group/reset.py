@@ -8,7 +8,7 @@ from kctl.cli.declaration.declarations import Argument, Option
 from kctl.cli.failures import DONE
 from kctl.cli.group.migrate import write_offsets
 from kctl.cli.group.zookeeper import ZooKeeperOption
-from kctl.cli.items import row, show_results
+from kctl.cli.items import counted, row, show_results
 from kctl.cli.output import Table
 from kctl.cli.session import Question, Session
 from kctl.cli.text_files import read_text_or_stdin
@@ -138,7 +138,7 @@ def execute_steps(
         steps = planned.steps
         columns = ("group", *_STEP_COLUMNS) if len(steps) > 1 else _STEP_COLUMNS
         groups = f"group {next(iter(steps))}" if len(steps) == 1 else f"{len(steps)} groups"
-        text = f"Reset {planned.possible} partitions of {groups}?"
+        text = f"Reset {counted(planned.possible, 'partition')} of {groups}?"
         return Question(Table(columns, _step_rows(steps, "")), text)
 
     change = session.change(plan, question, execute_plan)

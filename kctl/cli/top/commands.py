@@ -74,7 +74,8 @@ def top(
     Keys:
       tab  the next view             s  sort by the next column, r  the other way
       /    filter by name            p  pause
-      up, down, enter  the partitions of a topic, group or mirror, escape  back
+      up, down, page up, page down  move
+      enter  the partitions of a topic, group or mirror, escape  back
       q    quit
 
     \b

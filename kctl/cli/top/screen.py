@@ -106,8 +106,9 @@ class Screen:
     is_paused: bool = False
     is_over: bool = False
     selected: int = 0
-    # The name of the row whose parts are shown.
+    # The name of the row whose parts are shown, and the first part that is visible.
     detail: str = ""
+    detail_first: int = 0
     rows: list[Row] = field(default_factory=list)
     details: list[Row] = field(default_factory=list)
     note: str = ""
@@ -145,6 +146,9 @@ class Screen:
         }.get(key)  # fmt: skip
         if action is not None:
             action()
+        elif key in _STEPS and self.mode is Mode.DETAIL:
+            last = len(self.details) - 1
+            self.detail_first = max(0, min(last, self.detail_first + _STEPS[key]))
         elif key in _STEPS:
             self.selected = max(0, min(len(self.shown()) - 1, self.selected + _STEPS[key]))
 
@@ -176,6 +180,7 @@ class Screen:
         if self.mode is Mode.LIST and self.view in DETAIL_COLUMNS and shown:
             chosen = shown[min(self.selected, len(shown) - 1)]
             self.detail, self.details = str(chosen[KEYS[self.view][0]]), []
+            self.detail_first = 0
             self.mode = Mode.DETAIL
 
     def _go_back(self) -> None:
@@ -228,7 +233,11 @@ class Screen:
         else:
             columns, rows = self.columns(), self.shown()
         room = max(1, height - 4)
-        first = max(0, min(self.selected - room // 2, len(rows) - room))
+        wanted = self.detail_first if self.mode is Mode.DETAIL else self.selected - room // 2
+        first = max(0, min(wanted, len(rows) - room))
+        if self.mode is Mode.DETAIL:
+            # The next step begins at what is visible.
+            self.detail_first = first
         part = rows[first : first + room]
         table = self._table(columns, part, width, blocks=blocks)
         head = [self._title(len(rows), now, width, blocks=blocks), table[0]]
