@@ -57,9 +57,9 @@ def lag(
 ) -> int:
     """Show how far groups are behind, in records, bytes and time, and the trend of their lags.
 
-    Partitions without a committed offset are not counted; a note says how many records they have.
     Bytes are estimated from the sizes of logs. The time is that between the timestamps of the first
-    record that is not committed and of the last record of a partition; a group's is the longest.
+    record that is not committed and of the last record of a partition; a group's is the longest. A
+    note gives the records in partitions without a committed offset, which are not counted.
 
     The trend is steady, catching up, falling behind or stopped. It is judged from the commits in
     a window of samples, by the rules of Burrow: --window takes samples first, --watch keeps them. A
@@ -72,7 +72,6 @@ def lag(
       kctl group lag billing --window 1m -o json
       kctl group lag 'prod-*' --fail-above 100000 --fail-above 15m
       kctl group lag billing --plot
-      kctl group lag billing --watch
       kctl group lag billing --watch --every 30s --fail-above 15m
     """
     from kctl.admin.group_lag import LagWatch

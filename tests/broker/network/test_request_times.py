@@ -99,7 +99,7 @@ class Broker:
 
 
 class Counter:
-    """Notes what a RequestCounter is told, in milliseconds."""
+    """Notes what it counts, in milliseconds."""
 
     def __init__(self, broker):
         self.at_once, self.answers, self.timed = [], [], []
