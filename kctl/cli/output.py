@@ -185,8 +185,9 @@ def _not_written(error: OSError) -> Exception:
     )
 
 
-def terminal_width() -> int:
-    """Return the number of columns of the terminal, or 80; $COLUMNS overrides it.
+def terminal_width(stream: TextIO | None = None) -> int:
+    """Return the number of columns of the terminal of `stream`, by default that of stdout, or 80;
+    $COLUMNS overrides it.
 
     As `shutil.get_terminal_size`, whose module loads every codec of archives.
     """
@@ -194,7 +195,8 @@ def terminal_width() -> int:
     if given.isdecimal() and int(given):
         return int(given)
     try:
-        columns = os.get_terminal_size(sys.__stdout__.fileno()).columns  # type: ignore[union-attr]
+        terminal = stream or sys.__stdout__
+        columns = os.get_terminal_size(terminal.fileno()).columns  # type: ignore[union-attr]
     except (AttributeError, ValueError, OSError):
         columns = 0
     return columns or _COLUMNS_DEFAULT

@@ -2,10 +2,11 @@
 
 import sys
 
+from kctl.cli.output import terminal_width
 from kctl.cli.pipes import write_over
 from kctl.runtime.real.clock import RealClock
 
-_WIDTH = 30
+_WIDTH, _WIDTH_MIN = 30, 5
 _MIB = 1024 * 1024
 # The rate is unknown before this time.
 _PACE_SECONDS_MIN = 1
@@ -29,16 +30,24 @@ class ProgressBar:
         """Change the total."""
         self._total = max(1, total_bytes)
 
-    def update(self, done_bytes: int, note: str = "") -> None:
-        """Draw the progress, followed by `note` or by the rate and the remaining time."""
+    def update(self, done_bytes: int, note: str = "", detail: str = "") -> None:
+        """Draw the progress, followed by `note` or by the rate and the remaining time, and then
+        `detail`. A narrow terminal shows a shorter bar, and of the text the beginning."""
+        if not self._is_shown:
+            return
         share = min(1.0, done_bytes / self._total)
-        full = round(share * _WIDTH)
         unit, each = (self._unit, 1) if self._unit else ("MiB", _MIB)
-        text = (
-            f"{'█' * full}{'·' * (_WIDTH - full)} {share:4.0%}  {done_bytes / each:,.0f} of "
-            f"{self._total / each:,.0f} {unit}{note or self._pace(done_bytes, unit, each)}"
-        ).ljust(len(self._drawn))
-        if self._is_shown and text != self._drawn:
+        words = (
+            f" {share:4.0%}  {done_bytes / each:,.0f} of {self._total / each:,.0f} {unit}"
+            f"{note or self._pace(done_bytes, unit, each)}{detail}"
+        )
+        # Without the last column, where some terminals begin a new line.
+        columns = terminal_width(sys.stderr) - 1
+        width = max(_WIDTH_MIN, min(_WIDTH, columns - len(words)))
+        full = round(share * width)
+        bar = "█" * full + "·" * (width - full)
+        text = f"{bar}{words}"[: max(columns, 1)].ljust(len(self._drawn.rstrip()))
+        if text != self._drawn:
             write_over(sys.stderr, text)
             self._drawn = text
 

@@ -4,7 +4,7 @@ Rows are buffered until they fill a row group of bounded size, which bounds a wr
 """
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 import pyarrow as pa  # type: ignore[import-untyped]
@@ -63,8 +63,11 @@ def open_writer(
         from pyarrow import orc
 
         codec = "uncompressed" if compression is Compression.NONE else compression.value
-        writer = orc.ORCWriter(stream, compression=codec)
-        return _Gathered(stream, schema, writer.write, writer.close)
+        patient = _PatientStream(stream)
+        writer = orc.ORCWriter(patient, compression=codec)
+        return _Gathered(
+            patient, schema, patient.checked(writer.write), patient.checked(writer.close)
+        )
     if table_format is TableFormat.CSV:
         from pyarrow import csv
 
@@ -141,6 +144,49 @@ class _Gathered:
 
     def _write_group(self, table: pa.Table) -> None:
         self._writer.write_table(table, row_group_size=_GROUP_ROWS_MAX)
+
+
+class _PatientStream:
+    """A stream that accepts all writes and keeps the first error, for Arrow's writer of ORC: it ends
+    the process if a write fails while it is closed."""
+
+    closed = False
+
+    def __init__(self, stream: Any) -> None:
+        self._stream = stream
+        self._error: OSError | None = None
+
+    def write(self, data: Any) -> None:
+        """Write the data, or nothing after an error."""
+        if self._error is not None:
+            return
+        try:
+            self._stream.write(data)
+        except OSError as error:
+            self._error = error
+
+    def flush(self) -> None:
+        """Do nothing: `close` does."""
+
+    def close(self) -> None:
+        """Close the stream; OSError if something was not written."""
+        if not self.closed:
+            self.closed = True
+            self._stream.close()
+        self._check()
+
+    def checked(self, work: Callable[..., object]) -> Callable[..., None]:
+        """Return a function that does `work` and raises the error that a write met."""
+
+        def run(*arguments: object) -> None:
+            work(*arguments)
+            self._check()
+
+        return run
+
+    def _check(self) -> None:
+        if self._error is not None:
+            raise self._error
 
 
 class _JsonLines:

@@ -29,6 +29,19 @@ def test_units_and_note_can_be_replaced(capsys, monkeypatch):
     assert drawn(capsys, bar, monkeypatch, 2000, 6, ", soon").endswith("6 of 8 tasks, soon")
 
 
+def test_a_narrow_terminal_shows_a_shorter_bar(capsys, monkeypatch):
+    bar = ProgressBar(100 * 2**20, is_shown=True)
+    detail = ", 5,000 records, 1 of 4 tasks"
+    for columns, end in ((120, "1 of 4 tasks"), (80, "1 of 4 tasks"), (40, "0:4")):
+        monkeypatch.setenv("COLUMNS", str(columns))
+        now = bar._begun_ms + 10_000
+        monkeypatch.setattr(bar._clock, "monotonic_ms", lambda now=now: now)
+        bar.update(20 * 2**20, detail=detail)
+        line = capsys.readouterr().err.strip("\r").rstrip()
+        assert len(line) < columns
+        assert line.endswith(end), line
+
+
 class Terminal(io.StringIO):
     """A stream that is a terminal."""
 

@@ -1,6 +1,7 @@
 """Tables hold the records of the logs they were made from: all of them, once."""
 
 import json
+import resource
 import shutil
 import struct
 
@@ -10,7 +11,7 @@ import pyarrow.parquet
 import pytest
 
 from kctl.arrow_files.files import Files
-from kctl.errors import CorruptDataError, NotFoundError, UsageError
+from kctl.errors import CorruptDataError, NotFoundError, StorageError, UsageError
 from kctl.export import joined_pieces, task
 from kctl.export.export import run_here
 from kctl.export.options import Compression, ExportOptions, FieldFormat, Isolation, TableFormat
@@ -175,6 +176,25 @@ def test_directory_with_other_files_is_rejected(orders, export, tmp_path):
     with pytest.raises(UsageError, match="not empty"):
         export(orders)
     assert (tmp_path / "table" / "precious.txt").read_text() == "mine"
+
+
+@pytest.mark.parametrize("table_format", [TableFormat.PARQUET, TableFormat.ORC, TableFormat.CSV])
+def test_a_file_that_cannot_grow_is_named(tmp_path, export, disk, table_format):
+    records = [Record(n, 0, key=None, value=b"%04d" % n * 2000) for n in range(40)]
+    write_segment(disk, tmp_path / "logs" / "zeros-0", 0, [build_batch(records)])
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    options = {"compression": Compression.NONE} if table_format is not TableFormat.CSV else {}
+    # As a full disk, with another number.
+    resource.setrlimit(resource.RLIMIT_FSIZE, (4096, before[1]))
+    try:
+        with pytest.raises(StorageError) as raised:
+            export(tmp_path / "logs", table_format=table_format, **options)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    message = str(raised.value)
+    assert message.startswith(f"{tmp_path}/table/_kctl/tmp/")
+    assert message.endswith(" File too large")
+    export(tmp_path / "logs", table_format=table_format, **options)
 
 
 def test_damage_is_skipped_and_reported(orders, export, tmp_path):

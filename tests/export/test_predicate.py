@@ -60,7 +60,7 @@ def test_no_row_that_satisfies_a_condition_is_left_out():
     tables = sqlite3.connect(":memory:")
     tables.execute("create table log (topic, partition, `offset`, timestamp, value)")
     tables.executemany("insert into log values (?, ?, ?, ?, ?)", ROWS)
-    selective = 0
+    selective = exact = 0
     for _ in range(CONDITIONS):
         condition = random_condition(rng, 3)
         found = tables.execute(f"select * from log where {condition}").fetchall()
@@ -72,8 +72,18 @@ def test_no_row_that_satisfies_a_condition_is_left_out():
             assert region.high is None or offset < region.high, condition
             assert region.time_ms is None or time_ms >= region.time_ms, condition
             assert region.time_end_ms is None or time_ms < region.time_end_ms, condition
+        for partition, region in regions.items():
+            selected = {it[2] for it in ROWS if it[:2] == partition and _is_in(region, it[2])}
+            satisfying = {it[2] for it in found if it[:2] == partition}
+            exact += region.is_exact and bool(selected)
+            assert not region.is_exact or selected == satisfying, condition
         selective += any(it.low or it.high is not None or it.time_ms for it in regions.values())
     assert selective > CONDITIONS // 3
+    assert exact > CONDITIONS // 10
+
+
+def _is_in(region, offset):
+    return region.low <= offset and (region.high is None or offset < region.high)
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 from importlib.util import find_spec
+from io import StringIO
 from pathlib import Path
 
 import pytest
@@ -33,12 +34,42 @@ def read(spark, path, **options):
 
 def test_export_on_spark_is_the_export_without(spark, golden, export, tmp_path):
     from kctl.export.spark.runner import spark_runner
+    from kctl.export.spark.task_counter import TaskCounter
 
     topics = ["v*", "tx*", "upgraded"]
     export(golden, out="here", topics=topics, runner=run_here)
-    report = export(golden, out="there", topics=topics, runner=spark_runner(spark))
+    counter = TaskCounter(spark)
+    runner = spark_runner(spark, counter=counter)
+    report = export(golden, out="there", topics=topics, runner=runner)
     assert rows_of(tmp_path / "there") == rows_of(tmp_path / "here")
     assert report.rows > 3000
+    done = counter.done
+    assert (done.rows, done.splits) == (report.rows, report.splits)
+    assert done.bytes > 0
+    assert done.offsets >= done.rows
+
+
+def test_the_progress_of_an_export_has_bytes_records_and_tasks(spark, golden, export, monkeypatch):
+    from kctl.cli.tables.spark import export_progress
+    from kctl.export.spark.runner import spark_runner
+
+    terminal = StringIO()
+    monkeypatch.setattr(terminal, "isatty", lambda: True)
+    monkeypatch.setenv("COLUMNS", "200")
+    monkeypatch.setattr("sys.stderr", terminal)
+    with export_progress(spark) as shown:
+
+        def run(plan):
+            shown.begin(plan)
+            yield from spark_runner(spark, counter=shown.counter)(plan)
+
+        report = export(golden, topics=["v*"], runner=run)
+        shown.draw()
+        last = terminal.getvalue().split("\r")[-1]
+    count = report.splits
+    assert f", {report.rows:,} records, {count} of {count} tasks" in last
+    assert "MiB" in last
+    assert "100%" in last
 
 
 def test_damage_in_a_task_is_reported_without_sparks_stack(spark, orders, export):

@@ -17,13 +17,18 @@ CONDITIONS = [
     "topic = 'payments' or offset in (1, 150)",
     "timestamp > current_timestamp() - interval 1 day",
     "offset < 0",
+    "partition = 1 and offset between 20 and 39",
+    "topic = 'payments' and not (offset < 5 or offset >= 11)",
+    "partition = 0 and (offset < 20 or offset between 20 and 30 or offset in (50, 51))",
+    "partition = 0 and offset >= 195 and offset < 1000",
 ]
 
 
 @pytest.fixture(scope="module")
 def broker():
     """orders-0 and orders-1 hold 200 records each, in small segments; payments-0 holds 20."""
-    with KafkaBroker(topics=["payments:1"]) as running:
+    # A broker deletes records of these times when it has run for five minutes.
+    with KafkaBroker(topics=["payments:1"], settings={"log.retention.ms": -1}) as running:
         running.create_topic("orders", partitions=2, configs={"segment.bytes": "1000"})
         fill(running, "orders", 0, 400)
         fill(running, "payments", 0, 20)
@@ -95,6 +100,43 @@ def test_the_brokers_times_end_a_read_of_files(spark, broker):
     assert read(spark, place, "timestamp < '2023-12-31'", subscribe="appended").count() == 0
     plan = explain(spark, place, "timestamp > '2023-12-31'", subscribe="appended")
     assert plan.offsets == 20
+
+
+@pytest.mark.parametrize("is_live", [True, False])
+def test_spark_filters_only_what_the_ranges_do_not_decide(spark, broker, is_live):
+    from kctl.export.spark import read
+
+    place = broker.bootstrap_servers if is_live else str(broker.log_directory)
+
+    def plan(condition):
+        frame = read(spark, place, condition, subscribe="orders")
+        return frame._jdf.queryExecution().optimizedPlan().toString()
+
+    exact = plan("partition = 1 and offset >= 10 and offset < 30")
+    assert "Filter" not in exact
+    assert "KctlRows" in exact
+    assert "Filter" not in plan("partition = 1 and offset >= 10")
+    for condition in (
+        "partition = 1 and offset >= 10 and offset < 30 and value like '%7'",
+        "partition = 1 and offset in (10, 12)",
+        "partition = 1 and offset < 100000",
+        "offset >= 100000",
+    ):
+        assert "Filter" in plan(condition), condition
+    with pytest.raises(Exception, match="no_column"):
+        read(spark, place, "partition = 7 and no_column = 1", subscribe="orders").count()
+
+
+def test_an_end_after_that_of_the_log_stays_an_end(spark, broker):
+    from kctl.export.spark import read
+
+    broker.create_topic("short")
+    fill(broker, "short", 0, 20)
+    frame = read(
+        spark, broker.bootstrap_servers, "offset > 1 and offset < 30", subscribe="short"
+    )  # fmt: skip
+    fill(broker, "short", 20, 60)
+    assert frame.count() == 28
 
 
 def test_what_is_read_is_explained(spark, broker):

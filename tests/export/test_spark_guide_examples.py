@@ -25,7 +25,9 @@ def broker():
     """topic1-0 and topic1-1 hold 60 records each, topic2-0 holds 20, each a millisecond later."""
     if spark_kafka.jars() is None:
         pytest.skip("no jars of spark-sql-kafka: python -m tests.support.spark_kafka")
-    with KafkaBroker(topics=["topic1:2", "topic2:1", "other:1"]) as running:
+    # A broker deletes records of these times when it has run for five minutes.
+    settings = {"log.retention.ms": -1}
+    with KafkaBroker(topics=["topic1:2", "topic2:1", "other:1"], settings=settings) as running:
         produce(running, "topic1", 120, partitions=2)
         produce(running, "topic2", 20)
         produce(running, "other", 5)

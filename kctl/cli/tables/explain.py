@@ -3,7 +3,7 @@
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from kctl.cli.items import positive
+from kctl.cli.items import counted, positive
 from kctl.cli.output import OutputFormat
 from kctl.cli.session import Session
 from kctl.cli.tables.spark import SparkOptions
@@ -30,10 +30,10 @@ def explain(
     _show(session, plan, is_live=not request.sources)
     output = session.output
     size = f" ({format_bytes(plan.bytes)})" if plan.bytes else ""
+    partitions = counted(sum(it.offsets > 0 for it in plan.partitions), "partition")
     output.say(
-        f"would read {plan.offsets:,} offsets{size} of"
-        f" {sum(it.offsets > 0 for it in plan.partitions)} partitions in {plan.tasks} tasks"
-        f" {_where(request, on_spark, jobs)}"
+        f"would read {plan.offsets:,} offsets{size} of {partitions}"
+        f" in {counted(plan.tasks, 'task')} {_where(request, on_spark, jobs)}"
     )
     if request.retention_ms is not None:
         output.say(_expiry(request, request.retention_ms, session.now_ms()))
@@ -60,7 +60,8 @@ def _where(request: "ExportRequest", on_spark: SparkOptions, jobs: int | None) -
         return f"on Spark ({on_spark.master})"
     if not request.sources:
         return "in this process"
-    return f"in up to {positive(jobs, '--jobs') or core_count()} processes"
+    processes = positive(jobs, "--jobs") or core_count()
+    return "in one process" if processes == 1 else f"in up to {processes} processes"
 
 
 def _show(session: Session, plan: "ExportPlan", *, is_live: bool) -> None:

@@ -185,6 +185,7 @@ def _from_files(request: "ExportRequest", jobs: int | None) -> "ExportReport":
     from kctl.runtime.real.processes import core_count
 
     bars: list[ProgressBar] = []
+    records = 0
 
     def runner(plan: "Plan") -> "Iterable[ManifestRow]":
         from functools import partial
@@ -194,17 +195,24 @@ def _from_files(request: "ExportRequest", jobs: int | None) -> "ExportReport":
 
         bars.append(ProgressBar(plan.size))
         processes = positive(jobs, "--jobs") or core_count()
-        return map_in_processes(partial(work, plan.task()), plan.items(), processes, bars[0].update)
+        return map_in_processes(partial(work, plan.task()), plan.items(), processes, draw)
+
+    def draw(done: int) -> None:
+        bars[0].update(done, detail=f", {records:,} records" if records else "")
+
+    def count(row: "ManifestRow") -> None:
+        nonlocal records
+        records += row.rows
 
     try:
-        return export_logs(request, runner)
+        return export_logs(request, runner, on_row=count)
     finally:
         for bar in bars:
             bar.close()
 
 
 def _on_spark(session: Session, request: "ExportRequest", on_spark: SparkOptions) -> "ExportReport":
-    from kctl.cli.tables.spark import spark_connection, spark_progress, spark_session
+    from kctl.cli.tables.spark import export_progress, spark_connection, spark_session
     from kctl.export.export import export_logs
     from kctl.export.spark.runner import spark_runner, work_on_files
     from kctl.export.spark.task_times import TaskTime, summary
@@ -212,9 +220,9 @@ def _on_spark(session: Session, request: "ExportRequest", on_spark: SparkOptions
     times: list[TaskTime] = []
     clock = session.runtime.clock
     if request.sources:
-        with spark_session(on_spark) as running, spark_progress(running) as tasks:
-            runner = spark_runner(running, work_on_files, clock, times.extend)
-            report = export_logs(request, runner, lambda plan: tasks(len(plan.splits)))
+        with spark_session(on_spark) as running, export_progress(running) as shown:
+            runner = spark_runner(running, work_on_files, clock, times.extend, shown.counter)
+            report = export_logs(request, runner, shown.begin)
         _say_all(session, summary(times))
         return report
     from kctl.export.live import export_live_by, prepare_live
@@ -222,12 +230,12 @@ def _on_spark(session: Session, request: "ExportRequest", on_spark: SparkOptions
 
     prepared = session.run(lambda admin: prepare_live(admin, request))
     connection = spark_connection(session)
-    with spark_session(on_spark) as running, spark_progress(running) as tasks:
-        runner = spark_runner(running, WorkOnBrokers(connection), clock, times.extend)
+    with spark_session(on_spark) as running, export_progress(running) as shown:
+        work = WorkOnBrokers(connection)
+        runner = spark_runner(running, work, clock, times.extend, shown.counter)
         report = export_live_by(
-            runner, prepared.ranges, prepared.request, prepared.per_offset,
-            lambda plan: tasks(len(plan.splits)),
-        )  # fmt: skip
+            runner, prepared.ranges, prepared.request, prepared.per_offset, shown.begin
+        )
     _say_all(session, summary(times))
     return report
 

@@ -14,6 +14,8 @@ from kctl.lazy_dataclass import dataclass
 from kctl.records.bulk import require_bulk
 
 if TYPE_CHECKING:
+    from kctl.cli.progress import ProgressBar
+    from kctl.export.export import Plan
     from kctl.export.spark.brokers import Connection
     from kctl.runtime.real.spark_gateway import SparkGateway
 
@@ -162,3 +164,50 @@ def spark_progress(session: Any) -> Iterator[Callable[[int], None]]:
             yield bar.resize
     finally:
         bar.close()
+
+
+class ExportProgress:
+    """The progress bar of an export: bytes of log, or offsets where brokers report no sizes, with
+    rate and remaining time, records and tasks."""
+
+    def __init__(self, session: Any) -> None:
+        from kctl.export.spark.task_counter import TaskCounter
+
+        self.counter = TaskCounter(session)
+        self._bar: ProgressBar | None = None
+        self._tasks = 0
+        self._has_sizes = False
+
+    def begin(self, plan: "Plan") -> None:
+        """Show the bar for a plan's splits."""
+        from kctl.cli.progress import ProgressBar
+
+        self._tasks, self._has_sizes = len(plan.splits), plan.size > 0
+        offsets = sum(it.end_offset - it.first_offset for it in plan.splits)
+        total, unit = (plan.size, None) if self._has_sizes else (offsets, "offsets")
+        self._bar = ProgressBar(total, unit=unit)
+
+    def draw(self) -> None:
+        """Draw what is done now."""
+        if self._bar is not None:
+            done = self.counter.done
+            detail = f", {done.rows:,} records, {done.splits} of {self._tasks} tasks"
+            self._bar.update(done.bytes if self._has_sizes else done.offsets, detail=detail)
+
+    def close(self) -> None:
+        """Erase the bar."""
+        if self._bar is not None:
+            self._bar.close()
+
+
+@contextmanager
+def export_progress(session: Any) -> Iterator[ExportProgress]:
+    """Show the progress of an export on Spark, while the block runs."""
+    from kctl.runtime.real.background import repeated
+
+    shown = ExportProgress(session)
+    try:
+        with repeated(shown.draw, _POLL_SECONDS):
+            yield shown
+    finally:
+        shown.close()

@@ -3,10 +3,14 @@
     from kctl.export.spark import read
     read(spark, "broker1:9092", where="partition = 1 and offset > 1000", subscribe="orders")
 
-The condition becomes options of the data source when the DataFrame is made: `assign`,
-`startingOffsets`, `endingOffsets`. Spark then filters the rows by the same condition. So every
-query over the DataFrame is correct, however often and with whatever further filters it is used:
-nothing is pushed down while Spark plans a query.
+The condition becomes ranges of offsets when the DataFrame is made. Spark then filters the rows by
+the same condition, unless the ranges hold exactly the rows that satisfy it. So every query over the
+DataFrame is correct, however often and with whatever further filters it is used: nothing is pushed
+down while Spark plans a query.
+
+Ranges that all have an end are divided into tasks at once (`planned_read`). Otherwise they are
+options of the data source, `assign`, `startingOffsets` and `endingOffsets`, and the first query
+finds the ends.
 
 A lower bound of times selects by the time indexes. An upper bound does only where the log proves
 that no earlier time follows (`PartitionLog.end_before_time`), or the caller vouches for it.
@@ -26,7 +30,9 @@ from kctl.export.options import ExportOptions
 from kctl.export.spark.bounds import EARLIEST, LATEST
 from kctl.export.spark.options import SourceOptions
 from kctl.export.spark.places import Place, place_of
+from kctl.export.spark.planned_read import SPLITS_MAX, frame_of
 from kctl.export.spark.predicate import Predicate, Region, parse_predicate
+from kctl.export.spark.source import KctlDataSource
 from kctl.export.splits import Split
 from kctl.lazy_dataclass import dataclass
 from kctl.model import TopicPartition
@@ -129,16 +135,27 @@ def read(
     if where is None:
         return reader.options(**given).load()
     source, predicate = _checked(spark, given, where, disorder_ms)
-    reading = source.export_options(("offset",))
+    schema = KctlDataSource(given).schema()
+    names = [column.split(" ", 1)[0] for column in schema.split(", ")]
+    reading = source.export_options(tuple(names))
     with closing(place_of(source)) as opened:
         available = opened.available(reading.isolation)
-        bounds = _bounds(opened, available, predicate, reading, disorder_ms).ranges
-    if not bounds:
-        from kctl.export.spark.source import KctlDataSource
+        bounds = _bounds(opened, available, predicate, reading, disorder_ms)
+        has_ends = all(end != LATEST for _start, end in bounds.ranges.values())
+        splits = opened.splits(_resolved(bounds.ranges, available), reading) if has_ends else []
+    if has_ends and len(splits) <= SPLITS_MAX:
+        frame = frame_of(spark, source, reading, schema, splits)
+    else:
+        kept = {name: it for name, it in given.items() if not name.startswith(_STRATEGIES)}
+        frame = reader.options(**(kept | _ranges(bounds.ranges))).load()
+    return frame if bounds.is_exact else frame.where(where)
 
-        return spark.createDataFrame([], KctlDataSource(given).schema()).where(where)
-    kept = {name: it for name, it in given.items() if not name.startswith(_STRATEGIES)}
-    return reader.options(**(kept | _ranges(bounds))).load().where(where)
+
+def _resolved(ranges: Ranges, available: Ranges) -> Ranges:
+    return {
+        partition: (available[partition][0] if start == EARLIEST else start, end)
+        for partition, (start, end) in ranges.items()
+    }
 
 
 def explain(
@@ -221,6 +238,8 @@ class _Bounds:
     cuts: Mapping[TopicPartition, int]
     # The partitions with such a bound.
     timed: Mapping[TopicPartition, int]
+    # Whether all rows of these ranges satisfy the condition, whatever is added to the logs.
+    is_exact: bool
 
 
 def _bounds(
@@ -243,6 +262,8 @@ def _bounds(
     }
     cuts = _cuts(place, available, timed, reading, disorder_ms)
     ranges = {}
+    # A part that is not understood may be invalid, which Spark reports.
+    is_exact = not predicate.unused
     for partition, region in found.items():
         first, end = available[partition]
         low = region.low
@@ -256,7 +277,9 @@ def _bounds(
             high = cuts[partition] if high == LATEST else min(high, cuts[partition])
         if high == LATEST or high > max(low, first):
             ranges[partition] = (EARLIEST if low <= first else low, high)
-    return _Bounds(ranges, cuts, timed)
+            is_open = high == LATEST and region.high is not None
+            is_exact = is_exact and region.is_exact and region.low <= end and not is_open
+    return _Bounds(ranges, cuts, timed, is_exact)
 
 
 def _at_times(

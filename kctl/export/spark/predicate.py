@@ -3,7 +3,8 @@
 A condition is divided at AND, OR and NOT into comparisons of partition, offset, timestamp and
 topic. What is not such a comparison counts as true, so the offsets found are never too few; Spark
 applies the whole condition to the rows that were read. Times are bounds of their own: only the log
-can show which offsets they select, as a later record may carry an earlier time.
+can show which offsets they select, as a later record may carry an earlier time. A region says
+whether it is exact: a condition on offsets, partitions and topics alone often is.
 
 The condition is Spark's SQL. Constants of timestamps are left to Spark (`Evaluate`), whose session
 has a time zone; all others are literals.
@@ -43,12 +44,15 @@ class Region:
     high: int | None = None
     time_ms: int | None = None
     time_end_ms: int | None = None
+    # Whether every row in it satisfies the condition; otherwise some may not.
+    is_exact: bool = False
 
     def and_(self, other: "Region") -> "Region":
         """Return what satisfies both."""
         return Region(
             max(self.low, other.low), _least(self.high, other.high),
             _greatest(self.time_ms, other.time_ms), _least(self.time_end_ms, other.time_end_ms),
+            is_exact=self.is_exact and other.is_exact,
         )  # fmt: skip
 
     def or_(self, other: "Region") -> "Region":
@@ -59,7 +63,13 @@ class Region:
             min(self.low, other.low), _loosest(max, self.high, other.high),
             _loosest(min, self.time_ms, other.time_ms),
             _loosest(max, self.time_end_ms, other.time_end_ms),
+            is_exact=self.is_exact and other.is_exact and self._touches(other),
         )  # fmt: skip
+
+    def _touches(self, other: "Region") -> bool:
+        """Return whether there is no offset between the two."""
+        first, second = sorted((self, other), key=lambda it: it.low)
+        return first.high is None or second.low <= first.high
 
     @property
     def is_empty(self) -> bool:
@@ -84,7 +94,8 @@ def _loosest(
 
 
 EVERYTHING = Region()
-NOTHING = Region(0, 0)
+ALL_ROWS = Region(is_exact=True)
+NOTHING = Region(0, 0, is_exact=True)
 
 
 class Node:
@@ -122,7 +133,7 @@ class Compared(Node):
             return self._times(int(self.value))
         is_topic = self.column == "topic"
         actual = partition.topic if is_topic else partition.partition
-        return EVERYTHING if _holds(actual, self.op, self.value) else NOTHING
+        return ALL_ROWS if _holds(actual, self.op, self.value) else NOTHING
 
     def negated(self) -> Node:
         """See Node."""
@@ -140,7 +151,8 @@ class Compared(Node):
             "=": (value, value + 1), ">": (value + 1, None), ">=": (value, None),
             "<": (0, value), "<=": (0, value + 1), "!=": (0, None),
         }[self.op]  # fmt: skip
-        return Region(max(low, 0), None if high is None else max(high, 0))
+        end = None if high is None else max(high, 0)
+        return Region(max(low, 0), end, is_exact=self.op != "!=")
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,7 +163,7 @@ class All(Node):
 
     def region(self, partition: TopicPartition) -> Region:
         """See Node."""
-        found = EVERYTHING
+        found = ALL_ROWS
         for part in self.parts:
             found = found.and_(part.region(partition))
         return found

@@ -8,13 +8,16 @@ but numpy, pyarrow and the codecs must be installed there.
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from kctl.errors import CorruptDataError, KctlError
 from kctl.export.export import Plan, Runner, Task, work
 from kctl.export.manifest import ManifestRow
 from kctl.export.spark.task_times import TaskTime
 from kctl.runtime.clock import Clock
+
+if TYPE_CHECKING:
+    from kctl.export.spark.task_counter import TaskCounter
 
 __all__ = ["make_session", "spark_runner"]
 
@@ -105,11 +108,12 @@ def spark_runner(
     work: Work = work_on_files,
     clock: Clock | None = None,
     on_tasks: Callable[[Sequence[TaskTime]], object] = lambda _times: None,
+    counter: "TaskCounter | None" = None,
 ) -> Runner:
     """Return a Runner that exports the plan's splits on the session's executors.
 
     With a `clock`, which is pickled to them, `on_tasks` receives how long each split took, when all
-    are done.
+    are done. `counter` counts those that are done.
     """
 
     def run(plan: Plan) -> Iterator[ManifestRow]:
@@ -117,8 +121,9 @@ def spark_runner(
         if not items:
             return
         given = session.sparkContext.parallelize(items, min(len(items), _TASKS_MAX))
+        worker = _Worker(plan.task(), work, clock, counter)
         try:
-            done = given.mapPartitionsWithIndex(_Worker(plan.task(), work, clock)).collect()
+            done = given.mapPartitionsWithIndex(worker).collect()
         except Exception as error:
             raise task_error(error) from error
         for _number, _elapsed_ms, lines in done:
@@ -182,10 +187,13 @@ class _Worker:
     Each attempt of Spark's writes under a unique name.
     """
 
-    def __init__(self, task: Task, work: Work, clock: Clock | None) -> None:
+    def __init__(
+        self, task: Task, work: Work, clock: Clock | None, counter: "TaskCounter | None"
+    ) -> None:
         self._task = task
         self._work = work
         self._clock = clock
+        self._counter = counter
 
     def __call__(
         self, _index: int, items: Iterable[tuple[int, Any]]
@@ -197,8 +205,10 @@ class _Worker:
         task = Task(self._task.options, self._task.out, f"{self._task.run}-{attempt}")
         for item in items:
             began_ms = self._now_ms()
-            rows = [row.to_json() for row in self._work(task, item)]
-            yield item[0], self._now_ms() - began_ms, rows
+            rows = list(self._work(task, item))
+            if self._counter is not None:
+                self._counter.add(item[1], sum(row.rows for row in rows))
+            yield item[0], self._now_ms() - began_ms, [row.to_json() for row in rows]
 
     def _now_ms(self) -> int:
         return 0 if self._clock is None else self._clock.monotonic_ms()

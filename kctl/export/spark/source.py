@@ -52,7 +52,7 @@ from kctl.export.spark.sink import KctlStreamWriter, KctlWriter
 from kctl.export.splits import Split
 from kctl.runtime.real.clock import RealClock
 
-__all__ = ["KctlDataSource"]
+__all__ = ["KctlDataSource", "rows_of"]
 
 _TYPES = {
     "key": "binary", "value": "binary", "topic": "string", "partition": "int",
@@ -214,10 +214,15 @@ class KctlStreamReader(DataSourceStreamReader):
 def _rows(
     options: SourceOptions, reading: ExportOptions, partition: InputPartition
 ) -> Iterator[pa.RecordBatch]:
-    if not isinstance(partition, _Piece):
-        # For a batch without splits, pyspark reads a partition that it creates itself.
-        return
-    split = partition.split
+    # For a batch without splits, pyspark reads a partition that it creates itself.
+    if isinstance(partition, _Piece):
+        yield from rows_of(options, reading, partition.split)
+
+
+def rows_of(
+    options: SourceOptions, reading: ExportOptions, split: Split | LiveSplit
+) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of one split."""
     for columns in chunks_of(options, split, reading):
         if not len(columns):
             continue
