@@ -147,8 +147,8 @@ class _Gathered:
 
 
 class _PatientStream:
-    """A stream that accepts all writes and keeps the first error, for Arrow's writer of ORC: it ends
-    the process if a write fails while it is closed."""
+    """A stream that accepts all writes and keeps the first error, for Arrow's writer of ORC, which
+    ends the process if a write fails while it is closed."""
 
     closed = False
 
