@@ -58,6 +58,7 @@ from kctl.protocol.constants import (
 )
 from kctl.protocol.error_codes import ApiError, ErrorCode
 from kctl.protocol.messages import alter_configs, describe_configs, incremental_alter_configs
+from kctl.runtime.turns import pace_of
 from kctl.store.errors import StoreError
 from kctl.store.znodes import BROKER_CONFIGS, DEFAULT_ENTITY, TOPIC_CONFIGS
 
@@ -66,6 +67,12 @@ _RESOURCE_NAMES = {
     BROKER_RESOURCE: "BROKER",
     BROKER_LOGGER_RESOURCE: "BROKER_LOGGER",
 }
+# Work in units of `Pace`: the description of a resource and of each of its configs; the alteration
+# of a topic, and of a broker, whose configs in force are computed.
+UNITS_PER_RESOURCE = 10
+UNITS_PER_CONFIG = 5
+UNITS_OF_TOPIC = 50
+UNITS_OF_BROKER = 2_000
 _INTEGER = re.compile(r"[+-]?[0-9]{1,10}")
 
 
@@ -92,11 +99,15 @@ async def _describe_all(services: Services, request: Request) -> None:
     # One description of each resource, however often it is named.
     described: dict[tuple[object, ...], describe_configs.DescribeConfigsResult] = {}
     results = []
+    pace = pace_of(services.runtime.scheduler)
     for resource in body.resources:
         keys = resource.configuration_keys
         which = (resource.resource_type, resource.resource_name, None if keys is None else (*keys,))
         if which not in described:
-            described[which] = _described(services, request, resource, overrides, store_error)
+            # The configs of brokers may change in a turn; each description is made in one.
+            result = _described(services, request, resource, overrides, store_error)
+            described[which] = result
+            await pace.spend(UNITS_PER_RESOURCE + UNITS_PER_CONFIG * len(result.configs))
         results.append(described[which])
     request.reply(describe_configs.DescribeConfigsResponse(results=results))
 
@@ -244,6 +255,7 @@ async def _alter(services: Services, request: Request, *, is_incremental: bool) 
     body = request.body
     counts = Counter((r.resource_type, r.resource_name) for r in body.resources)
     responses = []
+    pace = pace_of(services.runtime.scheduler)
     for resource in body.resources:
         kind, name = resource.resource_type, resource.resource_name
         response = module.AlterConfigsResourceResponse(
@@ -259,6 +271,7 @@ async def _alter(services: Services, request: Request, *, is_incremental: bool) 
             response.error_code = ErrorCode.UNKNOWN_SERVER_ERROR
             response.error_message = str(error)
         responses.append(response)
+        await pace.spend(UNITS_OF_BROKER if kind == BROKER_RESOURCE else UNITS_OF_TOPIC)
     answer = module.IncrementalAlterConfigsResponse if is_incremental else None
     request.reply((answer or module.AlterConfigsResponse)(responses=responses))
 

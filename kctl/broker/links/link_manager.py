@@ -537,7 +537,9 @@ class LinkManager:
     def status(self, topic: str) -> str:
         """Return `mirror.status` of a topic: its partitions that this broker leads, as JSON."""
         now_ms = self._runtime.clock.monotonic_ms()
-        rows = [it.document(now_ms) for tp, it in self._linked.items() if tp.topic == topic]
+        numbers = range(self._metadata.partition_count(topic) or 0)
+        found = (self._linked.get(TopicPartition(topic, number)) for number in numbers)
+        rows = [it.document(now_ms) for it in found if it is not None]
         return json.dumps(rows, separators=(",", ":"))
 
 

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import pytest
 
 from kctl.broker import handlers
-from kctl.broker.handlers import log_dirs, write_txn_markers
+from kctl.broker.handlers import configs, log_dirs, write_txn_markers
 from kctl.broker.replication.replica_manager import AppendResult
 from kctl.broker.request import Request, RequestContext
 from kctl.protocol.error_codes import ErrorCode
@@ -16,11 +16,22 @@ from kctl.protocol.messages.alter_replica_log_dirs import (
     AlterReplicaLogDirsRequest,
     AlterReplicaLogDirTopic,
 )
+from kctl.protocol.messages.describe_configs import (
+    DescribeConfigsRequest,
+    DescribeConfigsResource,
+    DescribeConfigsResourceResult,
+    DescribeConfigsResult,
+)
+from kctl.protocol.messages.incremental_alter_configs import (
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+)
 from kctl.protocol.messages.write_txn_markers import (
     WritableTxnMarker,
     WritableTxnMarkerTopic,
     WriteTxnMarkersRequest,
 )
+from kctl.work import Pace
 from tests.support.virtual_runtime import virtual_runtime
 
 COUNT = 1_000
@@ -79,6 +90,50 @@ def test_log_dirs_of_many_replicas(world):
     results = [(it.partition_index, it.error_code) for it in answer.results[0].partitions]
     refused = int(ErrorCode.LOG_DIR_NOT_FOUND)
     assert results == [(n, 0 if n % 2 else refused) for n in range(COUNT)]
+
+
+def test_configs_of_many_topics_are_described(world, monkeypatch):
+    """Each has some thirty configs, with synonyms, and takes about half a millisecond."""
+
+    def described(_services, _request, resource, overrides, _store_error):
+        world.recorder.seen.append(overrides[resource.resource_name])
+        one = DescribeConfigsResourceResult(name="c")
+        return DescribeConfigsResult(resource_name=resource.resource_name, configs=[one] * 30)
+
+    async def get_entity_configs(_entity_type, names):
+        return {name: name for name in names}
+
+    monkeypatch.setattr(configs, "_described", described)
+    world.metadata_cache = SimpleNamespace(contains=lambda _: True)
+    world.cluster_store = SimpleNamespace(get_entity_configs=get_entity_configs)
+    names = [f"t{number}" for number in range(100)]
+    body = DescribeConfigsRequest(
+        resources=[DescribeConfigsResource(resource_type=2, resource_name=name) for name in names]
+    )
+    answer, turns = ask(world, configs.handle_describe_configs, body)
+    assert max(turns) <= Pace.UNITS_PER_TURN // (30 * configs.UNITS_PER_CONFIG) + 1
+    assert [it.resource_name for it in answer.results] == world.recorder.seen == names
+
+
+@pytest.mark.parametrize(
+    ("resource_type", "units"), [(2, "UNITS_OF_TOPIC"), (4, "UNITS_OF_BROKER")]
+)
+def test_configs_of_many_resources_are_altered(world, monkeypatch, resource_type, units):
+    """A broker may be named in many ways: its number may begin with zeros."""
+
+    async def altered(_services, resource, _is_incremental, _validate_only):
+        world.recorder.seen.append(resource.resource_name)
+
+    monkeypatch.setattr(configs, "_alter_one", altered)
+    names = ["0" * number for number in range(1, 101)]
+    body = IncrementalAlterConfigsRequest(
+        resources=[
+            AlterConfigsResource(resource_type=resource_type, resource_name=name) for name in names
+        ]
+    )
+    _, turns = ask(world, configs.handle_incremental_alter_configs, body)
+    assert max(turns) <= Pace.UNITS_PER_TURN // getattr(configs, units) + 1
+    assert world.recorder.seen == names
 
 
 @pytest.mark.parametrize(
