@@ -187,6 +187,23 @@ def test_keys_on_a_real_terminal(kctl_broker, kctl, name, open_terminal):
     assert "\x1b[1m" not in text
 
 
+def test_brokers_that_do_not_answer_are_noted_in_the_title(screen):
+    screen.waits_s = 7
+    assert "NO ANSWER FOR 7s" in screen.lines(80, 24, "", color=False)[0]
+    screen.waits_s = 0
+    assert "NO ANSWER" not in screen.lines(80, 24, "", color=False)[0]
+
+
+def test_a_paused_screen_looks_once_at_a_new_view(kctl_broker, kctl, name, open_terminal):
+    kctl("topic", "create", name, "-p", 1, "-r", 1, "-b", kctl_broker)
+    terminal = open_terminal(*TOP, kctl_broker, width=120, NO_COLOR="1")
+    terminal.wait_for("kctl top topics")
+    terminal.press("p\t\t")
+    terminal.wait_for("kctl top brokers  1  by bytes/s descending  PAUSED")
+    terminal.press("q")
+    assert terminal.end()[0] == 0
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_restores_the_terminal(kctl_broker, number, open_terminal):
     terminal = open_terminal(*TOP, kctl_broker)

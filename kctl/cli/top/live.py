@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 # How often keys are read.
 _KEYS_MS = 50
+# A look that takes longer is noted on the screen.
+_SLOW_MS = 2_000
 WITH_GROUPS = (View.GROUPS, View.CLIENTS)
 
 
@@ -102,18 +104,24 @@ class Live:
         due_ms = clock.monotonic_ms()
         # Keys are served while brokers are slow to answer.
         looking: Task[None] | None = None
+        since_ms = due_ms
+        # A paused screen, too, needs one look at a new view.
+        is_wanted = False
         try:
             while not self._screen.is_over:
                 if looking is not None and looking.done:
                     looking.result()
                     looking = None
-                is_due = not self._screen.is_paused and clock.monotonic_ms() >= due_ms
+                now_ms = clock.monotonic_ms()
+                is_due = is_wanted or (not self._screen.is_paused and now_ms >= due_ms)
                 if looking is None and is_due:
-                    looking = scheduler.spawn(self._look(admin), "look")
-                    due_ms = clock.monotonic_ms() + self._every_ms
-                if self._serve_keys():
-                    # The groups of the new view may not have been read.
-                    due_ms = clock.monotonic_ms()
+                    looking, is_wanted, since_ms = (
+                        scheduler.spawn(self._look(admin), "look"), False, now_ms,
+                    )  # fmt: skip
+                    due_ms = now_ms + self._every_ms
+                waits_ms = 0 if looking is None else now_ms - since_ms
+                self._screen.waits_s = waits_ms // 1000 if waits_ms >= _SLOW_MS else 0
+                is_wanted = self._serve_keys() or is_wanted
                 self._draw()
                 await sleep(scheduler, _KEYS_MS)
         finally:

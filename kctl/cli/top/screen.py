@@ -112,6 +112,8 @@ class Screen:
     rows: list[Row] = field(default_factory=list)
     details: list[Row] = field(default_factory=list)
     note: str = ""
+    # For how long a slow look has waited for brokers.
+    waits_s: int = 0
     # Key of a row -> its last rates.
     history: dict[tuple[object, ...], deque[float]] = field(default_factory=dict)
 
@@ -260,6 +262,7 @@ class Screen:
             f"kctl top {name}", f"{count}", f"by {self.sorted_by.replace('_', '/')} {arrow}",
             *([f"filter {cell_text(self.filter)}"] if self.filter else []),
             *(["PAUSED"] if self.is_paused else []),
+            *([f"NO ANSWER FOR {self.waits_s}s"] if self.waits_s else []),
         ]  # fmt: skip
         left = shortened("  ".join(parts), max(1, width - len(now) - 2), blocks=blocks)
         return left + " " * max(2, width - text_width(left) - len(now)) + now
