@@ -58,6 +58,7 @@ def kctl(directory, name, *words):
         process.wait(60)
 
 
+@pytest.mark.slow
 def test_each_command_that_serves_metrics_reads_their_certificate_again(tmp_path):
     certificates = TestCertificates(tmp_path)
     tls = ("--metrics-tls", certificates.broker_file)

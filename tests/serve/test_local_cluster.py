@@ -31,6 +31,7 @@ def cluster(tmp_path):
         yield cluster
 
 
+@pytest.mark.slow
 def test_three_brokers_are_ready_with_their_topic_and_stop_in_good_order(cluster):
     rows = cluster.brokers()
     assert [(row["state"], row["rack"], row["deaths"]) for row in rows.values()] == [

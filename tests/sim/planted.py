@@ -85,13 +85,13 @@ def takes_the_high_watermark_before_truncating(patch):
     patch(ReplicaFetcher, "_on_fetched", on_fetched)
 
 
-@planted("KAFKA-10706", 8)
+@planted("KAFKA-10706", 9)
 def epochs_survive_truncation(patch):
     """The epochs of records that were cut off stay known."""
     patch(LeaderEpochFileCache, "truncate_from_end", lambda *_: None)
 
 
-@planted("KAFKA-6361", 3)
+@planted("KAFKA-6361", 0)
 def stale_answers_count(patch):
     """The response to a fetch that is out of date is still appended or truncated by."""
     patch(ReplicaFetcher, "_current", lambda self, tp: self._partitions.get(tp))
@@ -179,7 +179,7 @@ def partition_states_are_overwritten(patch):
 # --- high watermark and ISR ----------------------------------------------------------------------
 
 
-@planted("found here", 16)
+@planted("found here", 17)
 def a_fetch_that_must_truncate_acknowledges(patch):
     """The leader takes a follower's diverging tail for its own records."""
 
@@ -208,7 +208,7 @@ def anybody_raises_a_high_watermark(patch):
     patch(Partition, "maybe_increment_high_watermark", maybe_increment)
 
 
-@planted("found here; Apache Kafka 2.7.2 does so", 3)
+@planted("found here; Apache Kafka 2.7.2 does so", 7)
 def high_watermark_falls_with_a_new_leader(patch):
     """A follower takes over the lower high watermark of a leader that was just elected."""
 
@@ -289,7 +289,7 @@ def replicas_about_to_join_do_not_count(patch):
     patch(Partition, "maybe_increment_high_watermark", maybe_increment)
 
 
-@planted("KIP-497 (shrink)", 2)
+@planted("KIP-497 (shrink)", 0)
 def replicas_about_to_leave_do_not_count(patch):
     """A leader that asks for a smaller ISR counts with it at once."""
 
@@ -365,7 +365,7 @@ def elects_any_live_replica(patch):
     patch(elections, "offline_leader", offline_leader)
 
 
-@planted("KAFKA-8069", 9)
+@planted("KAFKA-8069", 4)
 def prefers_leaders_that_are_not_in_sync(patch):
     """A preferred election makes the first replica leader wherever it is."""
     patch(

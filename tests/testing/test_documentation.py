@@ -31,6 +31,7 @@ def test_every_example_passes(pytester):
     result.assert_outcomes(passed=len(re.findall(r"^def test_", PAGE, re.MULTILINE)) + attempts)
 
 
+@pytest.mark.slow
 def test_every_example_of_the_reference_passes(pytester):
     pytester.makepyfile(**{f"test_api_{n}": text for n, text in enumerate(API_EXAMPLES)})
     result = pytester.runpytest_subprocess("-p", "no:randomly", "-p", "no:xdist")
