@@ -59,5 +59,5 @@ def test_only_a_group_without_members_may_be_reset():
     assert why_not_resettable(GroupDescription("g", "Empty")) is None
     assert why_not_resettable(GroupDescription("g", "Dead", error=missing)) is None
     assert why_not_resettable(GroupDescription("g", "Stable", members=[member])) == (
-        "Group g is Stable with 1 members"
+        "Group g is Stable with 1 member"
     )
