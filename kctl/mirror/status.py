@@ -51,7 +51,8 @@ class PartitionStatus:
 async def mirror_status(
     source: "AdminClient", target: "AdminClient", name: str, now_ms: int
 ) -> list[PartitionStatus]:
-    """Return the status of each partition that mirror `name` has a position for.
+    """Return the status of each partition of the topics that mirror `name` has positions for. One
+    of which nothing was copied stands at the start of the source's log.
 
     NotFoundError if the target has no position of such a mirror.
     """
@@ -60,9 +61,14 @@ async def mirror_status(
         raise NotFoundError(
             f"The target has no position of a mirror {name}", hint="kctl mirror run makes one"
         )
-    partitions = [position.source for position in positions.values()]
+    not_copied = await _not_copied(source, positions)
+    partitions = [*not_copied.values(), *(it.source for it in positions.values())]
     starts = await source.offsets.earliest(partitions)
     ends = await source.offsets.latest(partitions, isolation_level=READ_COMMITTED)
+    positions |= {
+        there: MirrorPosition(max(0, starts[it].offset), None, it)
+        for there, it in not_copied.items()
+    }
     behind = {
         position.source: (position.offset, ends[position.source].offset)
         for position in positions.values()
@@ -83,6 +89,22 @@ async def mirror_status(
             _status(position, there, starts[it].offset, ends[it].offset, sizes.get(it),
                     None if it not in oldest else max(0, now_ms - oldest[it]))
         )  # fmt: skip
+    return found
+
+
+async def _not_copied(
+    source: "AdminClient", positions: Mapping[TopicPartition, MirrorPosition]
+) -> dict[TopicPartition, TopicPartition]:
+    """Return the source's partitions without a position in topics that have some, by partition of
+    the target. A topic that is gone has none: its positions show that."""
+    targets = {position.source.topic: there.topic for there, position in positions.items()}
+    known = {position.source for position in positions.values()}
+    found = {}
+    for topic in await source.topics.describe(sorted(targets)):
+        for each in topic.partitions:
+            partition = TopicPartition(topic.name, each.partition)
+            if partition not in known:
+                found[TopicPartition(targets[topic.name], each.partition)] = partition
     return found
 
 

@@ -1,10 +1,10 @@
 """Moves groups from one side of a mirror to the other: their offsets, translated exactly.
 
 A switch is planned as a whole and refused as a whole: if the group has members, if the mirror is
-behind its source in a partition that the group reads, or if an offset has no exact translation.
-Partitions that the mirror does not copy are left alone. The way back translates the offsets that
-the group has committed in the target since; it is refused if the group read records there that
-the source does not have.
+behind its source in a partition of a topic that the group reads, whether or not it has committed
+an offset there, or if an offset has no exact translation. Topics that the mirror does not copy are
+left alone. The way back translates the offsets that the group has committed in the target since; it
+is refused if the group read records there that the source does not have.
 """
 
 from collections.abc import Mapping, Sequence
@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from kctl.admin.admin_client import AdminClient
 
 _METADATA = "kctl-mirror switch"
+# Of a group that has committed none.
+NO_OFFSET = -1
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +87,8 @@ async def plan_switch(
     steps: list[SwitchStep] = []
     for group in names:
         there = await destination.offsets.committed(group)
-        for each in await translate_group(translator, origin, group, to_source=back):
+        translations = await translate_group(translator, origin, group, to_source=back)
+        for each in [*translations, *_not_committed(translations, lags)]:
             held = None if each.to_partition is None else there.get(each.to_partition)
             current = None if held is None or held.offset < 0 else held.offset
             steps.append(SwitchStep(group, each, current, _obstacle(each, lags)))
@@ -94,17 +97,32 @@ async def plan_switch(
     return SwitchPlan(steps)
 
 
+def _not_committed(
+    translations: Sequence[Translation], lags: Mapping[TopicPartition, PartitionStatus]
+) -> list[Translation]:
+    """Return the mirrored partitions that are not caught up, in topics that a group reads, of
+    which it has committed no offset: in the target it would begin beyond what is copied later."""
+    topics = {each.partition.topic for each in translations}
+    committed = {each.partition for each in translations}
+    return [
+        Translation(partition, NO_OFFSET, status.target)
+        for partition, status in sorted(lags.items())
+        if partition.topic in topics
+        and partition not in committed
+        and status.state is not MirrorState.CAUGHT_UP
+    ]
+
+
 def _obstacle(each: Translation, lags: Mapping[TopicPartition, PartitionStatus]) -> str:
+    # The lag first: a partition of which nothing was copied has no translation, either.
+    lag = lags.get(each.partition)
+    if lag is not None and lag.state is MirrorState.BEHIND:
+        return f"the mirror is {lag.lag_records} records behind"
+    if lag is not None and lag.state is not MirrorState.CAUGHT_UP:
+        return lag.detail
     if each.to_partition is None:
         return ""
-    if each.to_offset is None:
-        return each.reason
-    lag = lags.get(each.partition)
-    if lag is None or lag.state is MirrorState.CAUGHT_UP:
-        return ""
-    if lag.state is MirrorState.BEHIND:
-        return f"the mirror is {lag.lag_records} records behind"
-    return lag.detail
+    return each.reason if each.to_offset is None else ""
 
 
 async def execute_switch(

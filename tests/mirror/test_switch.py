@@ -98,6 +98,48 @@ def test_nothing_is_done_while_the_mirror_is_behind(clusters, switch):
     assert [it["status"] for it in found] == ["moved"]
 
 
+def add_partition(clusters, topic, values):
+    """Add partition 1 to a topic of the source, and write values to it."""
+
+    async def work(source, _target):
+        await source.topics.add_partitions({topic: 2})
+
+    clusters.do(work)
+    for value in values:
+        clusters.source.produce(topic, value, partition=1)
+
+
+@pytest.mark.parametrize("is_committed", [True, False])
+def test_nothing_is_done_while_nothing_of_a_partition_is_copied(clusters, switch, is_committed):
+    topic = f"grown-{is_committed}".lower()
+    mirrored(clusters, topic)
+    begin(clusters.source, topic, topic, 3)
+    add_partition(clusters, topic, [b"new", b"newer"])
+    if is_committed:
+        consumer = Consumer(
+            {"bootstrap.servers": clusters.source.bootstrap_servers, "group.id": topic}
+        )
+        consumer.commit(offsets=[Position(topic, 1, 1)], asynchronous=False)
+        consumer.close()
+    found, err = switch(topic, "--yes", expected=1)
+    assert [(it["offset"], it["status"]) for it in found] == [
+        (3, "not moved"),
+        (1 if is_committed else None, "refused: the mirror is 2 records behind"),
+    ]
+    assert "nothing was changed" in err
+    assert not clusters.mirror(topic).has_failed
+    found, _ = switch(topic, "--yes")
+    assert {it["status"] for it in found} == {"moved"}
+
+
+def test_a_partition_without_records_does_not_hold_up_a_switch(clusters, switch):
+    mirrored(clusters, "widened")
+    begin(clusters.source, "widened", "widened", 3)
+    add_partition(clusters, "widened", [])
+    found, _ = switch("widened", "--yes")
+    assert [it["status"] for it in found] == ["moved"]
+
+
 def test_a_group_with_members_is_refused(clusters, switch):
     mirrored(clusters, "busy")
     begin(clusters.source, "readers", "busy")

@@ -8,6 +8,7 @@ from kctl.cli.app import run as kctl
 from kctl.mirror.formats import MappedRun, MirrorPosition
 from kctl.mirror.offset_map import OffsetMap
 from kctl.mirror.translation import Translator
+from kctl.model import TopicPartition
 from tests.mirror.mirrored_pair import NAME, ORDERS, mirrored_pair, with_admin
 from tests.mirror.proof_support import records_of
 
@@ -127,3 +128,26 @@ def test_the_lag_is_watched_until_the_mirror_has_caught_up(clusters, capfdbinary
     assert kctl(["mirror", "watch", *ends, "-o", "json"]) == 2
     assert kctl(["mirror", "watch", *ends, "--every", "0s"]) == 2
     assert kctl(["mirror", "watch", *ends, "--name", "unseen"]) == 1
+
+
+def test_partitions_of_which_nothing_was_copied_stand_at_the_start_of_the_source(
+    clusters, capfdbinary
+):
+    clusters.source.create_topic("grown")
+    clusters.produce("grown", [b"1", b"2"])
+    assert not clusters.mirror("grown", name="grows").has_failed
+
+    async def change(source, _target):
+        await source.topics.add_partitions({"grown": 3})
+
+    clusters.do(change)
+    for value in (b"3", b"4", b"5"):
+        clusters.source.produce("grown", value, partition=1)
+    clusters.do(lambda source, _: source.offsets.delete_records({TopicPartition("grown", 1): 1}))
+    ends = ["--source", clusters.source.bootstrap_servers]
+    ends += ["--target", clusters.target.bootstrap_servers, "--name", "grows"]
+    assert kctl(["mirror", "status", *ends, "-o", "json"]) == 0
+    found = json.loads(capfdbinary.readouterr().out)
+    assert [
+        (it["partition"], it["position"], it["end"], it["lag_records"], it["state"]) for it in found
+    ] == [(0, 2, 2, 0, "caught up"), (1, 1, 3, 2, "behind"), (2, 0, 0, 0, "caught up")]

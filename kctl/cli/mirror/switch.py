@@ -46,9 +46,9 @@ def switch(
     and asks first.
 
     Stop the consumers and the producers of the source first. The switch is refused as a whole, with
-    exit status 1, while a group has members or the mirror is behind in a partition that a group
-    reads, and the way back if a group read records that the source does not have. Partitions that
-    are not mirrored are left alone.
+    exit status 1, while a group has members or the mirror is behind in any partition of a topic
+    that a group reads, and the way back if a group read records that the source does not have.
+    Topics that are not mirrored are left alone.
 
     \b
     Examples:
@@ -110,11 +110,11 @@ def _show(session: Session, plan: "SwitchPlan", errors: "Errors | None") -> int:
 
 
 def _status(step: "SwitchStep", plan: "SwitchPlan", errors: "Errors | None") -> str:
+    if step.obstacle:
+        return f"refused: {step.obstacle}"
     to = step.translation.to_partition
     if to is None:
         return "left alone: not mirrored"
-    if step.obstacle:
-        return f"refused: {step.obstacle}"
     if plan.is_refused:
         return "not moved"
     if errors is None:
@@ -129,7 +129,7 @@ def _document(step: "SwitchStep", status: str) -> dict[str, Any]:
         "group": step.group,
         "topic": each.partition.topic,
         "partition": each.partition.partition,
-        "offset": each.offset,
+        "offset": None if each.offset < 0 else each.offset,
         "to_topic": None if each.to_partition is None else each.to_partition.topic,
         "to_offset": each.to_offset,
         "current_offset": step.current_offset,
