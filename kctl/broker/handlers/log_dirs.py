@@ -2,7 +2,8 @@
 
 Behaviour:
 
-- topics=null requests all. Every live directory is listed, even if empty.
+- topics=null requests all. Every live directory is listed, even if empty, and in it every topic:
+  one that was not requested has no partitions.
 - offset_lag is how far a replica lags behind the high watermark, 0 for a leader; for a future
   replica, which is moving into a directory, behind the current one.
 - The reply does not wait for moves to end; naming the replica's current directory cancels a move.
@@ -56,6 +57,12 @@ def _described(services: Services, body: DescribeLogDirsRequest) -> Work[Describ
     described = yield from describe_log_dirs(services.replica_manager.log_manager, wanted)
     for found in described:
         topics: dict[str, DescribeLogDirsTopic] = {}
+        for names in parts([*found.topics], GATHERED_PER_TURN):
+            units += len(names)
+            if units > GATHERED_PER_TURN:
+                units = len(names)
+                yield
+            topics.update((name, DescribeLogDirsTopic(name=name)) for name in names)
         for part in parts(found.replicas, GATHERED_PER_TURN):
             units += len(part)
             if units > GATHERED_PER_TURN:
@@ -87,8 +94,6 @@ def _wanted(topics: Sequence[DescribableLogDirTopic]) -> Work[set[tuple[str, int
 def _add(replica: ReplicaInfo, topics: dict[str, DescribeLogDirsTopic]) -> None:
     """Add a replica to its topic in `topics`."""
     name, number = replica.topic_partition
-    if name not in topics:
-        topics[name] = DescribeLogDirsTopic(name=name)
     topics[name].partitions.append(
         DescribeLogDirsPartition(
             partition_index=number,

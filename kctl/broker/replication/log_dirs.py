@@ -37,14 +37,18 @@ class LogDirDescription:
     path: str
     error_code: int = 0
     replicas: list[ReplicaInfo] = field(default_factory=list)
+    # Every topic with a replica here, wanted or not; a dict for its order.
+    topics: dict[str, None] = field(default_factory=dict)
 
 
 def describe_log_dirs(
     manager: LogManager, wanted: Container[tuple[str, int]] | None = None
 ) -> Work[list[LogDirDescription]]:
     """Return each log directory with its replicas, or those of `wanted` partitions, with a `yield`
-    after every REPLICAS_PER_TURN; the directories that failed come last, without replicas."""
+    after every REPLICAS_PER_TURN, and the names of all topics; the directories that failed come
+    last, without replicas."""
     replicas: dict[str, list[ReplicaInfo]] = {path: [] for path in manager.live_log_dirs}
+    topics: dict[str, dict[str, None]] = {path: {} for path in manager.live_log_dirs}
     logs = [(log, False) for log in manager.all_logs()]
     logs += [(log, True) for log in manager.futures.all()]
     for part in parts(logs, REPLICAS_PER_TURN):
@@ -52,11 +56,16 @@ def describe_log_dirs(
             yield
         for log, is_future in part:
             # A turn may have closed a log, because it was deleted or its directory failed.
-            if not log.is_closed and (wanted is None or log.topic_partition in wanted):
+            if log.is_closed:
+                continue
+            topics[log.log_directory][log.topic_partition.topic] = None
+            if wanted is None or log.topic_partition in wanted:
                 lag = _lag(manager, log, is_future=is_future)
                 info = ReplicaInfo(log.topic_partition, log.size, lag, is_future)
                 replicas[log.log_directory].append(info)
-    live = [LogDirDescription(path, 0, replicas[path]) for path in manager.live_log_dirs]
+    live = [
+        LogDirDescription(path, 0, replicas[path], topics[path]) for path in manager.live_log_dirs
+    ]
     failed = [
         LogDirDescription(path, ErrorCode.KAFKA_STORAGE_ERROR) for path in manager.offline_log_dirs
     ]

@@ -511,7 +511,8 @@ def test_the_replicas_of_log_directories_are_described_in_turns():
     )
     _, response = turns_of(log_dirs._described(services, wanted))
     assert [it.partition_index for it in response.results[0].topics[0].partitions] == [4]
-    assert response.results[1].topics == []
+    # Every topic of a directory is named, also without a partition that was requested.
+    assert [(it.name, it.partitions) for it in response.results[1].topics] == [("t", [])]
 
     # A directory fails meanwhile: it has an error, and no replicas.
     work = describe_log_dirs(manager)
