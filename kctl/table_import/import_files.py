@@ -4,16 +4,14 @@
     2. plan                                           nothing is changed yet
     3. write everything durably to a staging directory inside; each finished task records that
     4. write install.json there                       from here on the import will be completed
-    5. remove the clean shutdown marker               a broker that starts now recovers the logs
-    6. move what was written into place               one rename per new partition
-    7. rename the staging directory to mark it as done, and remove it
-    8. write the clean shutdown marker                what is installed is durable and indexed
+    5. move what was written into place               one rename per new partition
+    6. rename the staging directory to mark it as done, and remove it
 
 If a run dies before step 4, nothing has changed: the same command continues with the tasks that are
 not done, and any other import discards them. If it dies later, the same command completes it. The
 staging directory is named as Kafka names a replica that is being deleted, so a broker that starts
-meanwhile removes it. An import that a later run completes leaves no clean shutdown marker: a broker
-may have run in between.
+meanwhile removes it. The clean shutdown marker remains valid, because what is installed is durable
+and indexed.
 
 Kafka 2.7: kafka.log.LogManager.loadLogs, kafka.log.Log.loadProducerState
 """
@@ -149,8 +147,6 @@ def _load(disk: Disk, plan: LoadPlan, sources: Sequence[str], runner: Runner) ->
     }
     disk.write_file(f"{staging}/{_INSTALL}", json.dumps(install).encode())
     _install(disk, plan.directory, staging, plan.targets, loaded)
-    # The plan has found the directory clean, or without logs.
-    disk.write_file(_clean_marker(plan.directory), b"")
     return LoadReport(loaded, is_taken_up)
 
 
@@ -170,10 +166,6 @@ def _complete(disk: Disk, directory: str, staging: str, facts: dict[str, Any]) -
     loaded = [Loaded(**it) for it in facts["loaded"]]
     _install(disk, directory, staging, targets, loaded)
     return LoadReport(loaded, is_taken_up=True)
-
-
-def _clean_marker(directory: str) -> str:
-    return f"{directory}/{layout.CLEAN_SHUTDOWN_FILE}"
 
 
 def _done_name(staging: str) -> str:
@@ -207,10 +199,6 @@ def _install(
 ) -> None:
     """Move what was written into place; idempotent, so an interrupted installation can be
     repeated."""
-    marker = _clean_marker(directory)
-    if disk.exists(marker):
-        disk.remove(marker)
-        disk.fsync_directory(directory)
     by_name = {f"{it.topic}-{it.partition}": it for it in loaded}
     for target in targets:
         source, place = f"{staging}/{target.name}", f"{directory}/{target.name}"

@@ -101,40 +101,13 @@ def test_golden_logs_are_appended_to(golden, load, tmp_path, capsys):
 
 def test_second_import_is_appended_to_the_first(load, logs, tmp_path, capsys):
     load(table_of(tmp_path / "a.ndjson"), topic="orders", partitions=2)
+    (logs / ".kafka_cleanshutdown").touch()
     load(table_of(tmp_path / "b.ndjson", first=300), topic="orders")
     assert is_sound(logs, capsys)
     for records in records_in(logs).values():
         assert [it.offset for it in records] == list(range(len(records)))
     found = sorted(int(it.value[1:]) for records in records_in(logs).values() for it in records)
     assert found == list(range(600))
-
-
-def test_directory_that_an_import_created_takes_another_topic(load, logs, tmp_path, capsys):
-    load(table_of(tmp_path / "a.ndjson"), topic="orders", partitions=2)
-    assert (logs / ".kafka_cleanshutdown").exists()
-    load(table_of(tmp_path / "b.ndjson"), topic="users", partitions=1)
-    assert (logs / ".kafka_cleanshutdown").exists()
-    assert is_sound(logs, capsys)
-
-
-def test_directory_that_a_broker_left_unclean_is_rejected(load, logs, tmp_path):
-    table = table_of(tmp_path / "t.ndjson")
-    load(table, topic="orders", partitions=2)
-    (logs / ".kafka_cleanshutdown").unlink()
-    with pytest.raises(UsageError, match="not shut down cleanly"):
-        load(table, topic="users", partitions=1)
-    assert not (logs / ".kafka_cleanshutdown").exists()
-
-
-def test_import_that_stops_while_it_installs_leaves_the_directory_unclean(load, logs, tmp_path):
-    load(table_of(tmp_path / "a.ndjson"), topic="orders", partitions=1)
-    more = table_of(tmp_path / "b.ndjson")
-    with pytest.raises(Killed):
-        load(more, disk=DiesWhileInstalling(), topic="users", partitions=2)
-    assert not (logs / ".kafka_cleanshutdown").exists()
-    load(more, topic="users", partitions=2)
-    # A broker may have run in between.
-    assert not (logs / ".kafka_cleanshutdown").exists()
 
 
 def test_empty_partition_of_a_new_topic_exists(load, logs, tmp_path, capsys):
@@ -201,6 +174,7 @@ def test_directory_of_a_running_or_killed_broker_is_left_alone(load, logs, tmp_p
 def test_topic_with_only_some_of_its_partitions_is_rejected(load, logs, tmp_path):
     table = table_of(tmp_path / "t.ndjson")
     load(table, topic="orders", partitions=3)
+    (logs / ".kafka_cleanshutdown").touch()
     shutil.rmtree(logs / "orders-1")
     with pytest.raises(UsageError, match="holds partitions 0, 2 of orders, not all"):
         load(table, topic="orders")
@@ -214,15 +188,6 @@ def test_declined_import_changes_nothing(load, logs, tmp_path):
 
 class Killed(BaseException):
     """An exception that no `except` of kctl catches."""
-
-
-class DiesWhileInstalling(RealDisk):
-    """Dies before the second partition is moved into place."""
-
-    def rename(self, old, new):
-        if new.endswith("/users-1") and "kctl-import" not in new:
-            raise Killed
-        super().rename(old, new)
 
 
 class MortalDisk(RealDisk):
@@ -264,6 +229,7 @@ def test_import_killed_at_any_moment_is_continued(load, tmp_path, capsys, first_
     first, more = table_of(tmp_path / "a.ndjson", 40), table_of(tmp_path / "b.ndjson", 40, 40)
     template = tmp_path / "template"
     load(first, into=template, topic="orders", partitions=2)
+    (template / ".kafka_cleanshutdown").touch()
     options = {"topic": "orders", "segment_bytes": 1 << 14}
     whole = tmp_path / "whole"
     shutil.copytree(template, whole)
@@ -289,7 +255,7 @@ def test_discarded_interrupted_import_leaves_nothing(load, logs, tmp_path, capsy
     with pytest.raises(Killed):
         load(table, disk=MortalDisk(6), topic="orders", partitions=2)
     load(table_of(tmp_path / "u.ndjson", 10), topic="users", partitions=1)
-    assert sorted(it.name for it in logs.iterdir()) == [".kafka_cleanshutdown", ".lock", "users-0"]
+    assert sorted(it.name for it in logs.iterdir()) == [".lock", "users-0"]
     assert is_sound(logs, capsys)
 
 
