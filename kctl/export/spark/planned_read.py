@@ -13,7 +13,7 @@ import pyarrow as pa  # type: ignore[import-untyped]
 from kctl.export.live_plan import LiveSplit
 from kctl.export.options import ExportOptions
 from kctl.export.spark.options import SourceOptions
-from kctl.export.spark.source import rows_of
+from kctl.export.spark.split_rows import rows_of
 from kctl.export.splits import Split
 
 # Every task receives all splits.

@@ -37,22 +37,21 @@ from pyspark.sql.types import StructType
 from kctl.errors import UsageError
 from kctl.export.live_plan import LiveSplit, Ranges
 from kctl.export.options import COLUMNS, EXTRA_COLUMNS, ExportOptions
-from kctl.export.rows import raw_table
 from kctl.export.spark.admission import Admission, Limits, Offsets
 from kctl.export.spark.options import SourceOptions
 from kctl.export.spark.places import (
     available_ranges,
     batch_splits,
-    chunks_of,
     commit_offsets,
     first_offsets,
     stream_splits,
 )
 from kctl.export.spark.sink import KctlStreamWriter, KctlWriter
+from kctl.export.spark.split_rows import rows_of
 from kctl.export.splits import Split
 from kctl.runtime.real.clock import RealClock
 
-__all__ = ["KctlDataSource", "rows_of"]
+__all__ = ["KctlDataSource"]
 
 _TYPES = {
     "key": "binary", "value": "binary", "topic": "string", "partition": "int",
@@ -62,7 +61,6 @@ _TYPES = {
 }  # fmt: skip
 # Added in Spark 4.2.
 _LIMITS = "pyspark.sql.streaming.datasource"
-_TIMESTAMP = pa.timestamp("us", "UTC")
 
 
 class KctlDataSource(DataSource):
@@ -217,20 +215,6 @@ def _rows(
     # For a batch without splits, pyspark reads a partition that it creates itself.
     if isinstance(partition, _Piece):
         yield from rows_of(options, reading, partition.split)
-
-
-def rows_of(
-    options: SourceOptions, reading: ExportOptions, split: Split | LiveSplit
-) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of one split."""
-    for columns in chunks_of(options, split, reading):
-        if not len(columns):
-            continue
-        table = raw_table(columns, split.topic, split.partition, reading.columns)
-        if "timestamp" in reading.columns:
-            at = reading.columns.index("timestamp")
-            table = table.set_column(at, "timestamp", table.column(at).cast(_TIMESTAMP))
-        yield table
 
 
 if find_spec(_LIMITS) is not None:
