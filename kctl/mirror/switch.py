@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from kctl.admin.committed_offsets import refuse_members
 from kctl.admin.selection import select_groups
+from kctl.client.offsets import NO_OFFSET
 from kctl.errors import KctlError, NotFoundError
 from kctl.lazy_dataclass import dataclass
 from kctl.mirror.status import MirrorState, PartitionStatus, mirror_status
@@ -22,8 +23,6 @@ if TYPE_CHECKING:
     from kctl.admin.admin_client import AdminClient
 
 _METADATA = "kctl-mirror switch"
-# Of a group that has committed none.
-NO_OFFSET = -1
 
 
 @dataclass(frozen=True, slots=True)

@@ -43,6 +43,7 @@ from kctl.protocol.messages.fetch import (
 )
 from kctl.protocol.messages.list_offsets import (
     ListOffsetPartition,
+    ListOffsetPartitionResponse,
     ListOffsetRequest,
     ListOffsetResponse,
     ListOffsetTopic,
@@ -51,6 +52,7 @@ from kctl.protocol.messages.offset_for_leader_epoch import (
     OffsetForLeaderEpochRequest,
     OffsetForLeaderEpochResponse,
     OffsetForLeaderPartition,
+    OffsetForLeaderPartitionResult,
     OffsetForLeaderTopic,
 )
 from kctl.protocol.schema import Message
@@ -141,6 +143,8 @@ class _Linked:
 _Due = Sequence[tuple[TopicPartition, _Linked]]
 # Topic, partition, and what a response has for it.
 _Answer = tuple[str, int, Any]
+# What follows from it for a partition that is as it was at the request, at a time.
+_OnAnswer = Callable[[TopicPartition, _Linked, Any, int], Iterator[Action]]
 
 
 class LinkFetcher:
@@ -286,23 +290,27 @@ class LinkFetcher:
         actions before it have been carried out."""
         if isinstance(response, FetchResponse):
             return self._on_fetch(response, now_ms)
-        if isinstance(response, OffsetForLeaderEpochResponse):
-            return self._on_epochs(response, now_ms)
-        assert isinstance(response, ListOffsetResponse)
-        return self._on_starts(response, now_ms)
+        assert isinstance(response, OffsetForLeaderEpochResponse | ListOffsetResponse)
+        answers = (
+            (topic.name, it.partition_index, it)
+            for topic in response.topics
+            for it in topic.partitions
+        )
+        is_of_epochs = isinstance(response, OffsetForLeaderEpochResponse)
+        return self._on_each(answers, self._on_epoch if is_of_epochs else self._on_start, now_ms)
 
-    def _current_ones(
-        self, answers: Iterable[_Answer]
-    ) -> Iterator[tuple[TopicPartition, _Linked, Any] | None]:
-        """Yield what the response has for partitions that are as they were at the request, and None
-        after every PARTITIONS_PER_TURN."""
+    def _on_each(
+        self, answers: Iterable[_Answer], on_answer: _OnAnswer, now_ms: int
+    ) -> Iterator[Action | None]:
+        """Yield what the answers require for partitions that are as they were at the request, and
+        None after every PARTITIONS_PER_TURN."""
         for number, (topic, partition, answer) in enumerate(answers, 1):
             if number % PARTITIONS_PER_TURN == 0:
                 yield None
             tp = TopicPartition(topic, partition)
             linked = self._current(tp)
             if linked is not None:
-                yield tp, linked, answer
+                yield from on_answer(tp, linked, answer, now_ms)
 
     def _on_fetch(self, response: FetchResponse, now_ms: int) -> Iterator[Action | None]:
         is_comparing = self._asked is Phase.COMPARING
@@ -316,45 +324,7 @@ class LinkFetcher:
             for topic in response.responses
             for it in topic.partition_responses
         )
-        for found in self._current_ones(answers):
-            if found is None:
-                yield None
-            else:
-                yield from on_answer(*found, now_ms)
-
-    def _on_epochs(
-        self, response: OffsetForLeaderEpochResponse, now_ms: int
-    ) -> Iterator[Action | None]:
-        answers = (
-            (topic.name, it.partition_index, it)
-            for topic in response.topics
-            for it in topic.partitions
-        )
-        for found in self._current_ones(answers):
-            if found is None:
-                yield None
-                continue
-            tp, linked, answer = found
-            if answer.error_code:
-                yield from self._failed(tp, answer.error_code, now_ms)
-            else:
-                yield from self._on_epoch(tp, linked, answer.leader_epoch, answer.end_offset)
-
-    def _on_starts(self, response: ListOffsetResponse, now_ms: int) -> Iterator[Action | None]:
-        answers = (
-            (topic.name, it.partition_index, it)
-            for topic in response.topics
-            for it in topic.partitions
-        )
-        for found in self._current_ones(answers):
-            if found is None:
-                yield None
-                continue
-            tp, linked, answer = found
-            if answer.error_code:
-                yield from self._failed(tp, answer.error_code, now_ms)
-            else:
-                yield from self._on_start(tp, linked, answer.offset)
+        yield from self._on_each(answers, on_answer, now_ms)
 
     def _current(self, tp: TopicPartition) -> _Linked | None:
         """Return the partition, or None if it has changed since the request."""
@@ -365,8 +335,16 @@ class LinkFetcher:
         return linked if self._requested.get(tp) == now else None
 
     def _on_epoch(
-        self, tp: TopicPartition, linked: _Linked, epoch: int, end_offset: int
+        self,
+        tp: TopicPartition,
+        linked: _Linked,
+        answer: OffsetForLeaderPartitionResult,
+        now_ms: int,
     ) -> Iterator[Action]:
+        if answer.error_code:
+            yield from self._failed(tp, answer.error_code, now_ms)
+            return
+        epoch, end_offset = answer.leader_epoch, answer.end_offset
         own_epoch, own_end = linked.log.latest_epoch, linked.log.log_end_offset
         if end_offset == UNDEFINED or epoch == NO_EPOCH:
             yield Stop(
@@ -418,9 +396,17 @@ class LinkFetcher:
         else:
             yield Append(tp, answer.record_set, answer.high_watermark, answer.log_start_offset)
 
-    def _on_start(self, tp: TopicPartition, linked: _Linked, start: int) -> Iterator[Action]:
-        own_end = linked.log.log_end_offset
-        if start > own_end and own_end > 0:
+    def _on_start(
+        self,
+        tp: TopicPartition,
+        linked: _Linked,
+        answer: ListOffsetPartitionResponse,
+        now_ms: int,
+    ) -> Iterator[Action]:
+        start, own_end = answer.offset, linked.log.log_end_offset
+        if answer.error_code:
+            yield from self._failed(tp, answer.error_code, now_ms)
+        elif start > own_end and own_end > 0:
             yield Stop(
                 tp, f"the source deleted {start - own_end} offsets before they were copied: the"
                 f" copy ends at {own_end}, the source begins at {start}",

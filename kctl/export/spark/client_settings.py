@@ -3,9 +3,9 @@ which have no effect, and which it rejects."""
 
 import difflib
 from collections.abc import Mapping, Set
-from dataclasses import dataclass
 
 from kctl.errors import UsageError
+from kctl.lazy_dataclass import dataclass
 
 # They matter only with TLS or SASL, which `security.protocol` selects.
 _SECURITY = ("ssl.", "sasl.", "security.providers")
