@@ -88,7 +88,7 @@ async def existing_topics(
         if is_unknown_topic(topic.error):
             raise await unknown_topic(admin, topic.name)
         if topic.error is not None:
-            raise KctlError(f"{topic.name}: {topic.error}")
+            raise KctlError(f"{topic.name}: {topic.error}", hint=topic.error.hint)
     return described
 
 

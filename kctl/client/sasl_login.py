@@ -50,9 +50,10 @@ async def log_in(runtime: Runtime, security: ClientSecurity, send: Send, name: s
             hint=f"it offers {offered}: set sasl.mechanism",
         )
     if handshake.error_code == ErrorCode.ILLEGAL_SASL_STATE:
+        protocol = "PLAINTEXT" if security.tls is None else "SSL"
         raise AuthenticationError(
             f"{name} expects no authentication on this listener",
-            hint="set security.protocol=PLAINTEXT, or use the address of a listener with SASL",
+            hint=f"set security.protocol={protocol}, or use the address of a listener with SASL",
         )
     if handshake.error_code:
         raise AuthenticationError(f"{name}: {ErrorCode(handshake.error_code).text}")

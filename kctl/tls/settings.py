@@ -119,11 +119,13 @@ def _key_store(given: Mapping[str, str]) -> KeyStoreSettings | None:
             "ssl.keystore.password is given, but no ssl.keystore.location": password is not None
             and location is None
             and not is_inline,
-            "ssl.keystore.location needs ssl.keystore.password": store_type != PEM
-            and location is not None
-            and password is None,
         }
     )
+    if location is not None and password is None and store_type != PEM:
+        raise UsageError(
+            "ssl.keystore.location needs ssl.keystore.password",
+            hint="or set ssl.keystore.type=PEM if the file is PEM",
+        )
     if location is None and not is_inline:
         return None
     key_password = given.get("ssl.key.password")

@@ -93,3 +93,14 @@ def test_the_hint_is_a_command_that_a_super_user_runs(alice):
         "error: Cluster authorization failed: needs Describe on Cluster",
         "hint: an administrator of the cluster can allow it: kctl acl add USER describe cluster",
     ]
+
+
+@pytest.mark.parametrize(
+    "line", ["consume hidden --exit", "verify-log --replicas hidden", "acl check bob read topic:x"]
+)
+def test_the_hint_is_not_lost_where_an_error_names_the_topic_as_well(alice, line):
+    ran = alice(line)
+
+    assert "hint: an administrator of the cluster can allow it: kctl acl add USER describe " in (
+        ran.err
+    )

@@ -5,6 +5,7 @@ import pytest
 from kctl.cli.connect import ConnectOptions, resolve, warnings_of
 from kctl.client.security import ClientSecurity
 from kctl.errors import UsageError
+from kctl.testing.kafka_broker import KafkaBroker
 
 # Apache Kafka 2.7 to 4.1: SslConfigs, SaslConfigs, SecurityConfig, CommonClientConfigs. True: kctl
 # reads it.
@@ -127,3 +128,20 @@ def test_a_misspelt_setting_is_rejected_or_reported():
     assert caught.value.hint == "did you mean enable.ssl.certificate.verification?"
     misspelt = ConnectOptions(properties=["ssl.truststore.locaton=x"])
     assert warnings_of(misspelt) == ["note: -X ssl.truststore.locaton has no effect in kctl"]
+
+
+@pytest.mark.parametrize(("security", "remedy"), [(None, "PLAINTEXT"), ("SSL", "SSL")])
+def test_the_remedy_of_a_login_that_is_not_expected_keeps_tls(kctl, security, remedy):
+    if security is not None:
+        pytest.importorskip("cryptography")
+    with KafkaBroker(security=security) as broker:
+        protocol = "SASL_PLAINTEXT" if security is None else "SASL_SSL"
+        given = {"security.protocol": protocol, "sasl.mechanism": "PLAIN"}
+        given |= {"sasl.username": "a", "sasl.password": "b"}
+        if security is not None:
+            given["ssl.ca.location"] = broker.ca_file
+        options = [f"-X{name}={value}" for name, value in given.items()]
+        ran = kctl("topic", "list", "-b", broker.bootstrap_servers, *options)
+
+    assert ran.status == 1
+    assert f"hint: set security.protocol={remedy}, or" in ran.err

@@ -6,6 +6,7 @@
 import os
 import random  # noqa: TID251 - the seed enters here
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -55,7 +56,7 @@ def row_count(table):
         return 0
 
 
-def test_sigterm_ends_a_run_with_status_0_and_its_report(tmp_path):
+def test_sigterm_ends_a_run_with_its_status_and_its_report(tmp_path):
     log = tmp_path / "logs" / "orders-0" / f"{0:020d}.log"
     log.parent.mkdir(parents=True)
     log.write_bytes(batch_of(0))
@@ -68,10 +69,27 @@ def test_sigterm_ends_a_run_with_status_0_and_its_report(tmp_path):
     finally:
         process.kill()
 
-    assert process.returncode == 0, err
+    assert process.returncode == 143, err
     assert '"rows": 10' in out
     assert "committed 10 records" in err
     assert len(rows_of(table)) == 10
+
+
+def test_ctrl_c_has_the_same_status_before_anything_has_begun(tmp_path):
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        address = f"127.0.0.1:{silent.getsockname()[1]}"
+        table = tmp_path / "table"
+        process = started("-b", address, "--expect-cluster", "x", "-t", "orders", "--out", table)
+        try:
+            silent.settimeout(TIMEOUT_S)
+            connection, _ = silent.accept()
+            with connection:
+                process.send_signal(signal.SIGINT)
+                out, err = process.communicate(timeout=TIMEOUT_S)
+        finally:
+            process.kill()
+
+    assert (process.returncode, out, err) == (130, "", "")
 
 
 def value_of(partition, offset):
@@ -135,7 +153,7 @@ def follow_until(words, condition):
         _, err = process.communicate(timeout=TIMEOUT_S)
     finally:
         process.kill()
-    assert process.returncode == 0, err
+    assert process.returncode == 130, err
 
 
 @pytest.mark.slow
@@ -213,4 +231,4 @@ def test_metrics_are_served_until_the_run_ends(tmp_path):
     finally:
         process.kill()
 
-    assert process.returncode == 0, err
+    assert process.returncode == 143, err

@@ -313,7 +313,7 @@ def test_a_killed_driver_is_continued_and_a_signal_to_all_processes_ends_it_clea
         command.signal(signal.SIGINT)
         out, _ = command.process.communicate(timeout=PATIENCE_S)
         status = command.process.returncode
-    assert status == 0, (tmp_path / "stderr").read_text()
+    assert status == 130, (tmp_path / "stderr").read_text()
     report = json.loads(out)[0]
     assert report["rows"] + report["earlier_rows"] == sum(ends)
     logged = [

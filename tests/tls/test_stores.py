@@ -271,6 +271,12 @@ def test_what_apache_kafka_refuses_is_refused_and_what_is_not_safe(settings, mes
         TlsSettings.of(settings)
 
 
+def test_a_key_store_without_its_password_may_be_pem():
+    with pytest.raises(UsageError) as raised:
+        TlsSettings.of({"ssl.keystore.location": "f"})
+    assert raised.value.hint == "or set ssl.keystore.type=PEM if the file is PEM"
+
+
 def test_cipher_suites_select_versions():
     both = TlsSettings.of(
         {"ssl.cipher.suites": "TLS_AES_128_GCM_SHA256,TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256"}

@@ -156,8 +156,10 @@ def _run(
     if running.explain:
         explain(session, request, out, on_spark, running.jobs)
         return DONE
+    report: ExportReport | None
     if running.follow:
-        return _show(session, follow(session, request, running, on_spark), out, is_said=True)
+        report, status = follow(session, request, running, on_spark)
+        return status if report is None else _show(session, report, out, is_said=True) or status
     if on_spark.spark:
         report = _on_spark(session, request, on_spark)
     else:

@@ -100,8 +100,9 @@ class RunOptions(MetricsOptions):
 
 def follow(
     session: Session, request: "ExportRequest", options: RunOptions, on_spark: SparkOptions
-) -> "ExportReport":
-    """Follow until Ctrl-C or SIGTERM and return what was added. Raise what Follower.run raises."""
+) -> "tuple[ExportReport | None, int]":
+    """Follow until Ctrl-C or SIGTERM; return what was added, None if nothing had begun, and the
+    exit status of the signal. Raise what Follower.run raises."""
     with _writer(session, request, on_spark) as writer:
         return _follow(session, request, options, writer)
 
@@ -126,7 +127,7 @@ def _follow(
     request: "ExportRequest",
     options: RunOptions,
     writer: "SplitWriter | None",
-) -> "ExportReport":
+) -> "tuple[ExportReport | None, int]":
     from kctl.cli.interrupt import Interrupt
     from kctl.cli.metrics_options import announce
     from kctl.export.follow import Follower
@@ -162,7 +163,7 @@ def _follow(
             interrupt.run(lambda: session.run(work, interrupt.guard))
     finally:
         line.close()
-    return followers[0].report
+    return (followers[0].report if followers else None), interrupt.status
 
 
 def expire(session: Session, request: "ExportRequest", retention_ms: int | None) -> None:

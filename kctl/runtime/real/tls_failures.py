@@ -11,14 +11,17 @@ from kctl.runtime.network import TlsError
 _NAME_HINT = (
     "connect to a name of the certificate, or leave ssl.endpoint.identification.algorithm empty"
 )
+_TRUST_HINT = (
+    "set ssl.truststore.location (ssl.ca.location) to a file with the CA of that certificate"
+)
 # X509_V_ERR_... -> what is wrong with the peer's certificate, and what to do.
 _CERTIFICATE_CAUSES = {
     9: ("is not valid yet", "check the clocks of both machines"),
     10: ("has expired", "the certificate must be renewed"),
-    18: ("is self-signed, and not trusted", "add it to the trust store"),
-    19: ("is signed by a CA that is not trusted", "add that CA to the trust store"),
-    20: ("is signed by a CA that is not trusted", "add that CA to the trust store"),
-    21: ("is signed by a CA that is not trusted", "add that CA to the trust store"),
+    18: ("is self-signed, and not trusted", _TRUST_HINT),
+    19: ("is signed by a CA that is not trusted", _TRUST_HINT),
+    20: ("is signed by a CA that is not trusted", _TRUST_HINT),
+    21: ("is signed by a CA that is not trusted", _TRUST_HINT),
     26: ("is not meant for this use (extendedKeyUsage)", None),
     62: ("is for another host name", _NAME_HINT),
     64: ("is for another IP address", _NAME_HINT),

@@ -135,11 +135,20 @@ class TlsAcceptor:
         key = self._loaded.stores.key
         if key is None:
             return
-        ends = key.certificate.not_after
-        if ends < datetime.now(UTC) + EXPIRY_WARNING:
-            self._stack.trace.warning(
-                f"The certificate of {key.certificate.subject} expires at {ends:%Y-%m-%d %H:%M}"
-            )
+        subject, ends = key.certificate.subject, key.certificate.not_after
+        warning = expiry_warning(str(subject), ends, datetime.now(UTC))
+        if warning is not None:
+            self._stack.trace.warning(warning)
+
+
+def expiry_warning(subject: str, ends: datetime, now: datetime) -> str | None:
+    """Return the log line about a certificate of this side that has expired, or does so within
+    EXPIRY_WARNING; otherwise None."""
+    if ends <= now:
+        return f"The certificate of {subject} has expired at {ends:%Y-%m-%d %H:%M}: renew it"
+    if ends < now + EXPIRY_WARNING:
+        return f"The certificate of {subject} expires at {ends:%Y-%m-%d %H:%M}"
+    return None
 
 
 class TlsConnector:

@@ -4,12 +4,14 @@ import contextlib
 import socket
 import ssl
 import threading
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
 from kctl.errors import AuthenticationError, UnreachableError
 from kctl.runtime.disk import FileSlice
 from kctl.runtime.network import TlsError
+from kctl.runtime.real.tls_stack import expiry_warning
 from kctl.runtime.real.tls_transport import NEXT_STATES, TlsState
 from kctl.tls.settings import TlsSettings
 from tests.support.certificates import TestCertificates
@@ -441,13 +443,22 @@ def test_any_name_is_accepted_without_an_endpoint_identification_algorithm(
 def test_a_foreign_ca_is_rejected_with_its_cause(loop, answering, certificates, tmp_path):
     server = answering()
     settings = TestCertificates(tmp_path).client_settings()
-    with pytest.raises(AuthenticationError, match="CA that is not trusted"):
+    with pytest.raises(AuthenticationError, match="CA that is not trusted") as raised:
         connect_to(loop, "localhost", server.port, settings)
+    assert "ssl.truststore.location" in raised.value.hint
+
+
+def test_the_log_distinguishes_an_expired_certificate_from_one_that_expires_soon():
+    now = datetime(2026, 11, 28, tzinfo=UTC)
+    ends = {days: expiry_warning("CN=a", now + timedelta(days), now) for days in (-2, 2, 60)}
+    assert ends == {
+        -2: "The certificate of CN=a has expired at 2026-11-26 00:00: renew it",
+        2: "The certificate of CN=a expires at 2026-11-30 00:00",
+        60: None,
+    }
 
 
 def test_an_expired_certificate_is_rejected_with_its_cause(loop, answering, certificates):
-    from datetime import UTC, datetime
-
     past = datetime(2020, 1, 1, tzinfo=UTC)
     server = answering(certificates.issue("old", "localhost", not_after=past))
     with pytest.raises(AuthenticationError, match="has expired"):
