@@ -2,13 +2,15 @@
 
 The first signal cancels the task at its next await, so that its `finally` blocks can still commit
 offsets and leave a group. A second one within REPEAT_MS is the same request: `timeout -s INT` sends
-one to the command and one to its process group.
+one to the command and one to its process group. It takes effect in the signal handler, even while
+the loop is busy or waits for the reader of the output.
 """
 
 import signal
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from kctl.cli.pipes import leave_stdout
 from kctl.runtime.future import CancelledError
 from kctl.runtime.real.signals import FirstSignal, monotonic_ms
 
@@ -30,8 +32,6 @@ class Interrupt:
         self._scheduler = scheduler
         self._task: Task[Any] | None = None
         self._first = FirstSignal()
-        # A second request has arrived.
-        self._ends = False
 
     def guard(self, task: "Task[Any]") -> None:
         """Cancel `task` when a signal arrives."""
@@ -55,11 +55,11 @@ class Interrupt:
             return None
 
     def _arrived(self, _number: int) -> None:
-        self._ends = self._first.is_followed(monotonic_ms()) or self._ends
+        if self._first.is_followed(monotonic_ms()):
+            leave_stdout()
+            raise KeyboardInterrupt
 
     def _stop(self, number: int) -> None:
-        if self._ends:
-            raise KeyboardInterrupt
         if self.status:
             return
         self.status = 128 + number

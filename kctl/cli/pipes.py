@@ -9,15 +9,21 @@ One policy:
   have no reader. A command that would return 0 returns BROKEN_PIPE.
 - A reader that is there and does not read, as a pager: a command that is interrupted while another
   thread waits for the reader leaves that thread behind. Python would wait for it at exit, and then
-  abort, so the process ends without Python's clean-up.
+  abort, so the process ends without Python's clean-up. So does one that is interrupted twice, or
+  whose buffered output has no room after LAST_WRITE_S: Python would wait for it at exit, too.
 """
 
 import os
+import signal
 import sys
 from contextlib import suppress
 from typing import IO, NoReturn
 
 from kctl.runtime.terminal_text import for_terminal
+
+# How long an interrupted command waits for the reader of stdout, in seconds.
+LAST_WRITE_S = 0.2
+_INTERRUPTED = (128 + signal.SIGINT, 128 + signal.SIGTERM)
 
 
 class _Stderr:
@@ -27,7 +33,7 @@ class _Stderr:
 
 
 class _Stdout:
-    """Whether a thread waits for the reader of stdout, for ever perhaps."""
+    """Whether nothing more is written to stdout, as its reader may pause for ever."""
 
     is_stuck = False
 
@@ -62,15 +68,40 @@ def begin_command() -> None:
 
 
 def leave_stdout() -> None:
-    """Note that a thread waits for the reader of stdout and is left behind."""
+    """Note that nothing waits for the reader of stdout any longer; a thread may be left behind."""
     _Stdout.is_stuck = True
 
 
+def is_stdout_left() -> bool:
+    """Return whether a command was interrupted while it waited for the reader of stdout."""
+    return _Stdout.is_stuck
+
+
 def end_process(status: int) -> NoReturn:
-    """End this process with `status`."""
-    if _Stdout.is_stuck:
+    """End this process with `status`; after a signal, without waiting for the reader of stdout."""
+    if _Stdout.is_stuck or (status in _INTERRUPTED and not _is_flushed()):
         os._exit(status)
     sys.exit(status)
+
+
+def _is_flushed() -> bool:
+    """Write what is buffered for stdout; return whether it was written within LAST_WRITE_S."""
+
+    def give_up(*_: object) -> None:
+        raise TimeoutError
+
+    signal.signal(signal.SIGALRM, give_up)
+    signal.setitimer(signal.ITIMER_REAL, LAST_WRITE_S)
+    try:
+        sys.stdout.flush()
+    except TimeoutError:
+        return False
+    except (OSError, ValueError):
+        # Reported by Python at exit, unless the stream is abandoned.
+        return True
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+    return True
 
 
 def is_message_lost() -> bool:

@@ -19,10 +19,14 @@ class Signals:
     def on_signal(self, number, callback, at_once):
         self._handlers[number] = (callback, at_once)
 
+    def handle(self, number):
+        """The handler of a signal runs, and the loop has no turn."""
+        self._handlers[number][1](number)
+
     def arrive(self, *numbers):
         """The handlers run as the signals arrive, then the loop has its turn."""
         for number in numbers:
-            self._handlers[number][1](number)
+            self.handle(number)
         for number in numbers:
             self._handlers[number][0]()
 
@@ -77,3 +81,11 @@ def test_a_later_signal_ends_the_command_at_once(signals, command):
     with pytest.raises(KeyboardInterrupt):
         signals.arrive(signal.SIGINT)
     assert command.status == 128 + signal.SIGTERM
+
+
+def test_a_later_signal_does_not_wait_for_a_turn_of_the_loop(signals, command):
+    """The loop may be busy, or a write may wait for the reader of the output."""
+    signals.arrive(signal.SIGINT)
+    signals.now_ms += REPEAT_MS
+    with pytest.raises(KeyboardInterrupt):
+        signals.handle(signal.SIGINT)

@@ -4,6 +4,7 @@ import io
 import json
 import os
 import pty
+import signal
 import subprocess
 import sys
 
@@ -119,23 +120,55 @@ def test_values_are_escaped_on_a_terminal(on, topic, address):
     assert printed == b"\\x1b]0;title\\x07\r\n"
 
 
-def test_a_member_of_a_group_sends_heartbeats_while_its_reader_pauses(on, topic, address, tmp_path):
-    """The pager does not read: the pipe is full, and the member stays in the group."""
-    path = tmp_path / "lines"
-    path.write_text(("x" * 1000 + "\n") * 1000)
-    on("produce", topic, "-f", path, "-p", 0)
-    argv = [sys.executable, "-m", "kctl", "consume", topic, "-g", f"{topic}-g", "-B", "-b", address]
+def stopped_while_its_reader_pauses(number, *argv):
+    """The exit status and the errors of a command whose pager does not read."""
     # Python waits at exit for a thread that writes to a buffer, and then aborts.
     buffered = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
     with subprocess.Popen(
-        argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=buffered
-    ) as consumer:
-        assert consumer.stdout.read(1) == b"x"
-        # The writer is blocked now, and a signal still stops the member, which leaves the group.
-        consumer.terminate()
-        assert consumer.wait(timeout=60) == 143
-        consumer.stdout.close()
-        assert consumer.stderr.read() == b""
+        [sys.executable, "-m", "kctl", *argv],
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=buffered,
+    ) as command:  # fmt: skip
+        assert command.stdout.read(1)
+        # The writer is blocked now, and a signal still stops the command.
+        command.send_signal(number)
+        try:
+            status = command.wait(timeout=60)
+        finally:
+            command.kill()
+            command.stdout.close()
+        return status, command.stderr.read()
 
-    [group] = on("group", "describe", f"{topic}-g", "-o", "json").documents
+
+@pytest.fixture
+def full_topic(on, topic, tmp_path):
+    """A topic with more than a pipe holds."""
+    path = tmp_path / "lines"
+    path.write_text(("x" * 1000 + "\n") * 1000)
+    on("produce", topic, "-f", path, "-p", 0)
+    return topic
+
+
+def test_a_member_of_a_group_sends_heartbeats_while_its_reader_pauses(on, full_topic, address):
+    """The pipe is full, and the member stays in the group, which it leaves when it is stopped."""
+    group = f"{full_topic}-g"
+    argv = ("consume", full_topic, "-g", group, "-B", "-b", address)
+    assert stopped_while_its_reader_pauses(signal.SIGTERM, *argv) == (143, b"")
+
+    [group] = on("group", "describe", group, "-o", "json").documents
     assert group["members"] == []
+
+
+@pytest.mark.parametrize(
+    ("form", "number"),
+    [("table", signal.SIGINT), ("json", signal.SIGTERM), ("ndjson", signal.SIGINT)],
+)
+def test_a_consumer_without_a_group_stops_while_its_reader_pauses(
+    full_topic, address, form, number
+):
+    argv = ("consume", full_topic, "-B", "-o", form, "-b", address)
+    assert stopped_while_its_reader_pauses(number, *argv) == (128 + number, b"")
+
+
+def test_ctrl_c_ends_a_command_that_prints_its_result_while_its_reader_pauses(full_topic, address):
+    argv = ("consume", full_topic, "--tail", "1000", "--exit", "-o", "json", "-b", address)
+    assert stopped_while_its_reader_pauses(signal.SIGINT, *argv) == (130, b"")

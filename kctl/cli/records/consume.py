@@ -13,7 +13,7 @@ from kctl.cli.declaration.declarations import Argument, CommandGroup, Option
 from kctl.cli.failures import DONE
 from kctl.cli.items import counted, positive
 from kctl.cli.output import DocumentStream, Output, OutputFormat
-from kctl.cli.pipes import leave_stdout
+from kctl.cli.pipes import is_stdout_left, leave_stdout
 from kctl.cli.read_options import OffsetOption, PartitionOption, partition_numbers
 from kctl.cli.records.select_options import SelectOptions
 from kctl.cli.records.value_options import ValueDecoder, ValueOptions
@@ -246,7 +246,7 @@ class _Sink:
 
     def close(self) -> None:
         """Complete the output."""
-        if self._stream is not None:
+        if self._stream is not None and not is_stdout_left():
             self._stream.close()
 
 
@@ -301,8 +301,9 @@ async def _pump(
         while not source.is_done and selection.left != 0:
             records = decoder.decoded(await source.poll())
             chosen, looked_at = selection.take(records)
-            if source.is_member and chosen:
-                # The reader of a pipe may pause, as a pager does: heartbeats continue.
+            if chosen and isinstance(sink, _Sink):
+                # The reader of a pipe may pause, as a pager does: heartbeats continue, and a signal
+                # ends the command.
                 interruption = await _written(session.runtime, partial(sink.write, chosen))
             else:
                 interruption = None
