@@ -1,10 +1,12 @@
 """The examples of docs/testing.md and docs/api/testing.md run as they are."""
 
+import inspect
 import re
 from pathlib import Path
 
 import pytest
 
+from kctl.testing.kafka_broker import KafkaBroker
 from tests.support import api_pages
 
 pytest_plugins = "pytester"
@@ -40,6 +42,13 @@ def test_every_example_of_the_reference_passes(pytester):
 
 def test_every_public_name_is_documented():
     assert api_pages.undocumented("testing.md", PUBLIC) == []
+
+
+def test_the_reference_names_every_argument_and_member_of_a_broker():
+    page = (api_pages.API / "testing.md").read_text()
+    members = [name for name in vars(KafkaBroker) if not name.startswith("_")]
+    arguments = list(inspect.signature(KafkaBroker).parameters)
+    assert [it for it in members + arguments if not re.search(rf"`.*\b{it}\b", page)] == []
 
 
 @pytest.mark.parametrize("client", CLIENTS)
