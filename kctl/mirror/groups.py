@@ -2,12 +2,13 @@
 
 A group's offset in the source becomes the offset in the target of the first record that it has not
 read. An offset beyond what is copied becomes the end of what is copied, and moves on with the
-mirror. A group that has members in the target is left alone, and none goes back.
+mirror. In a partition of which nothing was copied, one at the end becomes the end of the target, if
+that has no records. A group that has members in the target is left alone, and none goes back.
 
 Kafka 2.7: org.apache.kafka.connect.mirror.MirrorCheckpointTask; KIP-545
 """
 
-from collections.abc import Callable, Container, Mapping, Sequence
+from collections.abc import Callable, Collection, Container, Mapping, Sequence
 from dataclasses import field
 from typing import TYPE_CHECKING
 
@@ -49,26 +50,45 @@ class CarriedOffset:
     error: KctlError | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class NothingCopied:
+    """A partition of which nothing was copied, and whose target has no records, either."""
+
+    # The next offset to copy.
+    position: int
+    # Where the next record is going to be in the target.
+    target_end: int
+
+
 def translated(
     committed: Mapping[TopicPartition, int],
     present: Mapping[TopicPartition, int],
     maps: Mapping[TopicPartition, OffsetMap],
     names: Mapping[str, str],
+    empty: Mapping[TopicPartition, NothingCopied],
 ) -> dict[TopicPartition, tuple[TopicPartition, int]]:
     """Return the offsets to commit, by partition of the target, with the source's partitions.
 
     `committed` are a group's offsets in the source, `present` those that it has in the target;
-    `names` are topics of the target by topics of the source.
+    `names` are topics of the target by topics of the source, and `empty` partitions of the source.
     """
     found: dict[TopicPartition, tuple[TopicPartition, int]] = {}
     for source, offset in committed.items():
-        if source.topic not in names or source not in maps:
+        if source.topic not in names:
             continue
         target = TopicPartition(names[source.topic], source.partition)
-        translation = maps[source].to_target(offset)
+        nothing = empty.get(source)
+        translation = None
+        if nothing is not None and offset >= nothing.position:
+            translation = nothing.target_end
+        elif source in maps:
+            translation = maps[source].to_target(offset)
         if translation is not None and translation > present.get(target, -1):
             found[target] = (source, translation)
     return found
+
+
+_NONE: Mapping[TopicPartition, NothingCopied] = {}
 
 
 async def read_groups(
@@ -94,11 +114,30 @@ async def read_groups(
     return found
 
 
+async def ends_of_empty(
+    target: "AdminClient", partitions: Collection[TopicPartition]
+) -> dict[TopicPartition, int]:
+    """Return the end offsets of those of `partitions` that exist and have no records. Where others
+    have written, what of it a group has read is unknown."""
+    if not partitions:
+        return {}
+    starts = await target.offsets.earliest(partitions)
+    ends = await target.offsets.latest(partitions)
+    return {
+        it: ends[it].offset
+        for it in partitions
+        if starts[it].error is None
+        and ends[it].error is None
+        and starts[it].offset == ends[it].offset
+    }
+
+
 async def carry_groups(
     groups: CommittedByGroup,
     target: "AdminClient",
     maps: Mapping[TopicPartition, OffsetMap],
     names: Mapping[str, str],
+    empty: Mapping[TopicPartition, NothingCopied] = _NONE,
 ) -> list[CarriedOffset]:
     """Commit the offsets of `groups`, translated; return what was committed."""
     carried: list[CarriedOffset] = []
@@ -106,7 +145,7 @@ async def carry_groups(
         offsets = {partition: it.offset for partition, it in committed.items()}
         there = await target.offsets.committed(group)
         present = {p: it.offset for p, it in there.items() if it.error is None}
-        wanted = translated(offsets, present, maps, names)
+        wanted = translated(offsets, present, maps, names, empty)
         if not wanted:
             continue
         moved = {partition: at for partition, (_, at) in wanted.items()}

@@ -1,4 +1,4 @@
-"""Reads what a mirror keeps in its target cluster: its map of offsets, and its positions."""
+"""Reads what a mirror keeps in its target cluster: its map, its positions, and its topics."""
 
 from collections.abc import Collection
 from typing import TYPE_CHECKING
@@ -60,9 +60,19 @@ async def read_positions(target: "Router", name: str) -> dict[TopicPartition, Mi
 
     Raise CorruptDataError if something else has committed offsets for the mirror's group.
     """
+    return (await read_kept(target, name))[0]
+
+
+async def read_kept(
+    target: "Router", name: str
+) -> tuple[dict[TopicPartition, MirrorPosition], str | None]:
+    """Return the positions of mirror `name`, as `read_positions` does, and what it keeps about its
+    topics (see `kept_choice`); None if it keeps nothing."""
     committed = await OffsetsClient(target).committed(group_of(name))
-    return {
+    topics = committed.pop(TopicPartition(map_topic_of(name), 0), None)
+    positions = {
         partition: parse_position(found.offset, found.metadata)
         for partition, found in committed.items()
         if found.error is None and found.offset >= 0
     }
+    return positions, None if topics is None or topics.error is not None else topics.metadata

@@ -15,6 +15,7 @@ from dataclasses import field
 from kctl.configs.client_configs import is_client_config, without_effect
 from kctl.errors import UsageError
 from kctl.lazy_dataclass import dataclass
+from kctl.mirror.name_filter import NameFilter
 from kctl.store.topic_filter import Whitelist
 
 # What MirrorMaker forces, or what a mirror does anyway: all replicas confirm, nothing is skipped.
@@ -40,13 +41,9 @@ class MirrorMakerFiles:
     # Client settings, with bootstrap.servers; they may contain secrets.
     source: Mapping[str, str] = field(repr=False)
     target: Mapping[str, str] = field(repr=False)
-    topics: Whitelist
+    topics: NameFilter
     # Names in the files that have no effect, those of the consumer's file first.
     without_effect: tuple[list[str], list[str]]
-
-    def selects(self, topic: str) -> bool:
-        """Return whether `topic` is copied."""
-        return self.topics.allows(topic)
 
 
 def parse_files(
@@ -66,7 +63,7 @@ def parse_files(
         if not settings.get(_BROKERS, "").strip():
             raise UsageError(f"The {role}'s file does not name brokers: {_BROKERS} is missing")
     return MirrorMakerFiles(
-        _client(consumer), _client(producer), Whitelist(whitelist),
+        _client(consumer), _client(producer), NameFilter(Whitelist(whitelist)),
         (_idle(consumer), _idle(producer)),
     )  # fmt: skip
 

@@ -19,6 +19,7 @@ from kctl.configs.client_configs import is_client_config, without_effect
 from kctl.errors import UsageError
 from kctl.lazy_dataclass import dataclass
 from kctl.mirror.mm2_formats import Mm2Settings
+from kctl.mirror.name_filter import NameFilter
 from kctl.store.topic_filter import Whitelist
 
 _DEFAULT_TOPICS = ".*"
@@ -52,26 +53,6 @@ _EMITTING = frozenset(
     for what in (_CHECKPOINTS, _HEARTBEATS)
     for name in ("enabled", "interval.seconds")
 )
-
-
-@dataclass(frozen=True, slots=True)
-class NameFilter:
-    """Names that match one list of Java's regular expressions, and not another."""
-
-    included: Whitelist
-    excluded: Whitelist | None
-    # The target's alias and the separator: topics that came from there are not copied back.
-    target: tuple[str, str] | None = None
-
-    def __call__(self, name: str) -> bool:
-        """Return whether `name` is selected."""
-        if self.target is not None:
-            alias, separator = self.target
-            if alias in name.split(separator)[:-1]:
-                return False
-        if self.excluded is not None and self.excluded.allows(name, exclude_internal_topics=False):
-            return False
-        return self.included.allows(name, exclude_internal_topics=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,12 +12,14 @@ from kctl.admin.topics import BROKER_DEFAULT, NewTopic
 from kctl.errors import KctlError, NotFoundError, UsageError
 from kctl.lazy_dataclass import dataclass
 from kctl.mirror.formats import check_name, map_topic_of
-from kctl.mirror.groups import CarriedOffset, carry_groups
+from kctl.mirror.groups import CarriedOffset, NothingCopied, carry_groups, ends_of_empty
+from kctl.mirror.kept_choice import encode_choice
 from kctl.mirror.loss import OnLoss
 from kctl.mirror.map_topic import read_positions
 from kctl.mirror.mirror_plan import Step
 from kctl.mirror.mm2_formats import Mm2Settings
 from kctl.mirror.mm2_topics import Mm2Topics, OnCheckpoints
+from kctl.mirror.offset_map import OffsetMap
 from kctl.mirror.partition_report import PartitionReport, TurnCounts
 from kctl.mirror.record_changes import Change, Loops, Provenance, in_order
 from kctl.mirror.settings import MirroredTopics, MirrorSettings
@@ -116,6 +118,7 @@ class MirrorRun:
             self.source, self.target.router, self.settings, topics, self.say
         )
         worker.change = self._change(topics.source_id)
+        worker.choice = encode_choice(self.choice)
         worker.on_copied = self.on_copied
         mm2 = await self._start_mm2(worker)
         if self.groups is not None or mm2 is not None:
@@ -266,10 +269,33 @@ class MirrorRun:
         for text in self.report.group_errors:
             if text not in before:
                 self.say(f"error: groups are not carried over: {text}")
-        for each in await carry_groups(found.committed, self.target, worker.maps, names):
+        empty = await self._empty(
+            worker, worker.maps, {p for it in found.committed.values() for p in it}
+        )
+        for each in await carry_groups(found.committed, self.target, worker.maps, names, empty):
             if each.error is not None:
                 self.say(f"warning: group {each.group}: {each.target}: {each.error}")
             self.report.groups[each.group, each.target] = each
+
+    async def _empty(
+        self,
+        worker: MirrorWorker,
+        maps: Mapping[TopicPartition, OffsetMap],
+        partitions: set[TopicPartition],
+    ) -> dict[TopicPartition, NothingCopied]:
+        """Return those of `partitions` that this worker has, and has copied nothing of, and whose
+        partitions in the target have no records of others, either."""
+        reports = [worker.reports[it] for it in worker.held & partitions if it in worker.reports]
+        wanted = {
+            it.target: it
+            for it in reports
+            if it.position >= 0 and (it.source not in maps or not maps[it.source].runs)
+        }
+        ends = await ends_of_empty(self.target, wanted)
+        return {
+            wanted[target].source: NothingCopied(wanted[target].position, end)
+            for target, end in ends.items()
+        }
 
 
 def _is_code(error: KctlError, code: ErrorCode) -> bool:

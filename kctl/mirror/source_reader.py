@@ -59,8 +59,8 @@ PARTITION_BYTES_MAX = 1 << 20
 # requests. So those that are behind share it, but none gets less than this.
 PARTITION_BYTES_MIN = 128 << 10
 _BACKOFF_MS = 200
-# Refreshes of the metadata after which an unknown topic counts as deleted.
-_UNKNOWN_ROUNDS_MAX = 15
+# How long a topic is unknown before it counts as deleted: a broker that just started knows none.
+UNKNOWN_MS_MAX = 10_000
 
 
 @dataclass(slots=True)
@@ -72,7 +72,8 @@ class _Partition:
     examined_in: int | None = None
     # Why nothing more is read.
     error: KctlError | Loss | None = None
-    unknown_rounds: int = 0
+    # When its topic was found to be unknown, monotonic; -1: it is known.
+    unknown_since_ms: int = -1
     # The size of a batch that was truncated.
     bytes_needed: int = 0
     # The last stable offset or high watermark that a fetch returned.
@@ -88,6 +89,10 @@ class SourceReader:
         self._partitions: dict[TopicPartition, _Partition] = {}
         self._in_flight: dict[int, Task[FetchResponse | None]] = {}
         self._topic_ids: dict[str, str] = {}
+        # Partitions that were unknown, until a poll has returned that they are known again; also
+        # while they are not assigned. The second: those that the last poll returned.
+        self._doubted: set[TopicPartition] = set()
+        self._reappeared: set[TopicPartition] = set()
 
     def assign(
         self, positions: Mapping[TopicPartition, MirrorPosition], topic_ids: Mapping[str, str]
@@ -122,6 +127,13 @@ class SourceReader:
 
     async def poll(self) -> ReadBatches:
         """Return the next batches; none if none arrived within the longest wait of a fetch."""
+        self._doubted -= self._reappeared
+        self._reappeared = set()
+        found = await self._poll()
+        self._reappeared = found.reappeared
+        return found
+
+    async def _poll(self) -> ReadBatches:
         found = ReadBatches()
         await self._start_fetches(found)
         if not self._in_flight:
@@ -162,7 +174,7 @@ class SourceReader:
             if leader is None:
                 self._note_unknown(partition, state, view.error_of(partition), found)
             elif leader.broker_id not in self._in_flight and state.examined_in is not None:
-                state.unknown_rounds = 0
+                state.unknown_since_ms = -1
                 by_leader.setdefault(leader.broker_id, []).append(partition)
         for broker_id, group in by_leader.items():
             self._in_flight[broker_id] = self._router.runtime.scheduler.spawn(
@@ -221,6 +233,8 @@ class SourceReader:
                 elif item.error_code in WRONG_LEADER:
                     needs_refresh = True
                     state.examined_in = None
+                    if item.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+                        self._doubted.add(partition)
                 elif item.error_code:
                     self._fail(partition, ApiError(item.error_code), found)
                 else:
@@ -266,11 +280,15 @@ class SourceReader:
     def _note_unknown(
         self, partition: TopicPartition, state: _Partition, code: int, found: ReadBatches
     ) -> None:
-        """Count how often a partition had no leader; an unknown topic was deleted."""
-        state.unknown_rounds += 1
+        """Note that a partition has no leader; a topic that stays unknown was deleted."""
         state.examined_in = None
         if code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
-            if state.unknown_rounds > _UNKNOWN_ROUNDS_MAX:
+            now_ms = self._router.runtime.clock.monotonic_ms()
+            self._doubted.add(partition)
+            if state.unknown_since_ms < 0:
+                state.unknown_since_ms = now_ms
+                found.unknown.add(partition.topic)
+            if now_ms - state.unknown_since_ms >= UNKNOWN_MS_MAX:
                 at = state.position.offset
                 self._fail(partition, Loss(LossKind.GONE, at, at, 0), found)
         elif code and code not in WRONG_LEADER:
@@ -300,6 +318,8 @@ class SourceReader:
                 self._fail(partition, loss, found)
             else:
                 state.examined_in = self._router.view.leader_epoch(partition)
+                if partition in self._doubted:
+                    found.reappeared.add(partition)
 
     async def _epoch_ends(
         self, partitions: Iterable[TopicPartition]

@@ -32,6 +32,11 @@ class ReadBatches:
     ranges: dict[TopicPartition, CopiedRange] = field(default_factory=dict)
     # Partitions that stopped during the poll.
     stopped: dict[TopicPartition, KctlError | Loss] = field(default_factory=dict)
+    # Partitions whose topic was unknown for a while, and may be another one of the same name.
+    # Nothing was read of it yet.
+    reappeared: set[TopicPartition] = field(default_factory=set)
+    # Topics that have become unknown during the poll.
+    unknown: set[str] = field(default_factory=set)
 
 
 class BatchReader(Protocol):

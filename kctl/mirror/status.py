@@ -1,4 +1,8 @@
-"""The lag of a mirror: what the source has and the mirror has not copied yet, per partition."""
+"""The lag of a mirror: what the source has and the mirror has not copied yet, per partition.
+
+A mirror keeps in its target which topics it selects. So those are listed, too, of which nothing was
+copied yet: a topic that was created a moment ago, or while no mirror ran.
+"""
 
 from collections.abc import Callable, Mapping
 from enum import StrEnum
@@ -7,8 +11,11 @@ from typing import TYPE_CHECKING
 from kctl.client.consumer import PartitionReader
 from kctl.errors import KctlError, NotFoundError
 from kctl.lazy_dataclass import dataclass
-from kctl.mirror.formats import MirrorPosition
-from kctl.mirror.map_topic import read_positions
+from kctl.mirror.formats import MirrorPosition, check_cluster
+from kctl.mirror.kept_choice import decode_choice
+from kctl.mirror.map_topic import read_kept
+from kctl.mirror.mirror_plan import TopicFacts
+from kctl.mirror.topics import TopicChoice, chosen
 from kctl.model import TopicPartition
 from kctl.protocol.constants import READ_COMMITTED
 from kctl.runtime.future import sleep
@@ -48,20 +55,39 @@ class PartitionStatus:
     detail: str = ""
 
 
+@dataclass(frozen=True, slots=True)
+class MirrorStatus:
+    """How a mirror stands."""
+
+    partitions: list[PartitionStatus]
+    # Whether the mirror keeps which topics it selects; if not, those are missing of which nothing
+    # was copied.
+    knows_topics: bool = True
+
+    @property
+    def is_caught_up(self) -> bool:
+        """Return whether nothing is left to copy of the partitions that are known."""
+        return all(it.state is MirrorState.CAUGHT_UP for it in self.partitions)
+
+
 async def mirror_status(
     source: "AdminClient", target: "AdminClient", name: str, now_ms: int
-) -> list[PartitionStatus]:
-    """Return the status of each partition of the topics that mirror `name` has positions for. One
-    of which nothing was copied stands at the start of the source's log.
+) -> MirrorStatus:
+    """Return the status of each partition of the topics that mirror `name` selects or has positions
+    for. One of which nothing was copied stands at the start of the source's log.
 
-    NotFoundError if the target has no position of such a mirror.
+    NotFoundError if the target has nothing of such a mirror, UsageError if it copies another
+    cluster than `source`.
     """
-    positions = await read_positions(target.router, name)
-    if not positions:
+    positions, kept = await read_kept(target.router, name)
+    choice = None if kept is None else decode_choice(kept)
+    if not positions and choice is None:
         raise NotFoundError(
             f"The target has no position of a mirror {name}", hint="kctl mirror run makes one"
         )
-    not_copied = await _not_copied(source, positions)
+    await source.router.refresh([])
+    check_cluster(name, positions.values(), source.router.view.cluster_id)
+    not_copied = await _not_copied(source, positions, choice)
     partitions = [*not_copied.values(), *(it.source for it in positions.values())]
     starts = await source.offsets.earliest(partitions)
     ends = await source.offsets.latest(partitions, isolation_level=READ_COMMITTED)
@@ -89,22 +115,34 @@ async def mirror_status(
             _status(position, there, starts[it].offset, ends[it].offset, sizes.get(it),
                     None if it not in oldest else max(0, now_ms - oldest[it]))
         )  # fmt: skip
-    return found
+    return MirrorStatus(found, choice is not None)
 
 
 async def _not_copied(
-    source: "AdminClient", positions: Mapping[TopicPartition, MirrorPosition]
+    source: "AdminClient",
+    positions: Mapping[TopicPartition, MirrorPosition],
+    choice: TopicChoice | None,
 ) -> dict[TopicPartition, TopicPartition]:
-    """Return the source's partitions without a position in topics that have some, by partition of
-    the target. A topic that is gone has none: its positions show that."""
+    """Return the source's partitions without a position, by partition of the target: those of
+    topics that have some, and those of topics that `choice` selects. A topic that is gone has none:
+    its positions show that."""
     targets = {position.source.topic: there.topic for there, position in positions.items()}
+    if choice is None:
+        described = await source.topics.describe(sorted(targets))
+    else:
+        described = await source.topics.list_topics()
+        listed = [TopicFacts(it.name, len(it.partitions), {}, it.is_internal) for it in described]
+        for facts in chosen(listed, choice.selects):
+            targets.setdefault(facts.name, choice.rename(facts.name))
     known = {position.source for position in positions.values()}
-    found = {}
-    for topic in await source.topics.describe(sorted(targets)):
-        for each in topic.partitions:
+    found: dict[TopicPartition, TopicPartition] = {}
+    for topic in described:
+        for each in topic.partitions if topic.name in targets else ():
             partition = TopicPartition(topic.name, each.partition)
-            if partition not in known:
-                found[TopicPartition(targets[topic.name], each.partition)] = partition
+            there = TopicPartition(targets[topic.name], each.partition)
+            # Another topic may have been copied under this name.
+            if partition not in known and there not in positions:
+                found[there] = partition
     return found
 
 
@@ -113,7 +151,7 @@ async def watch_status(
     target: "AdminClient",
     name: str,
     every_ms: int,
-    on_status: Callable[[list[PartitionStatus]], object],
+    on_status: Callable[[MirrorStatus], object],
     on_error: Callable[[KctlError], object],
     *,
     until_caught_up: bool = False,
@@ -129,7 +167,7 @@ async def watch_status(
         try:
             found = await mirror_status(source, target, name, runtime.clock.wall_ms())
             on_status(found)
-            if until_caught_up and all(it.state is MirrorState.CAUGHT_UP for it in found):
+            if until_caught_up and found.is_caught_up:
                 return
         except KctlError as error:
             if is_first:

@@ -8,6 +8,7 @@ is refused if the group read records there that the source does not have.
 """
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from kctl.admin.committed_offsets import refuse_members
@@ -15,6 +16,7 @@ from kctl.admin.selection import select_groups
 from kctl.client.offsets import NO_OFFSET
 from kctl.errors import KctlError, NotFoundError
 from kctl.lazy_dataclass import dataclass
+from kctl.mirror.groups import ends_of_empty
 from kctl.mirror.status import MirrorState, PartitionStatus, mirror_status
 from kctl.mirror.translation import Translation, read_translator, translate_group
 from kctl.model import TopicPartition
@@ -35,6 +37,8 @@ class SwitchStep:
     current_offset: int | None = None
     # Why the switch is refused; empty if this step is possible.
     obstacle: str = ""
+    # Whether the mirror selects the topic, so far as it is known.
+    is_selected: bool = False
 
     @property
     def is_mirrored(self) -> bool:
@@ -52,6 +56,9 @@ class SwitchPlan:
     """All steps of a switch."""
 
     steps: Sequence[SwitchStep]
+    # Whether the mirror keeps which topics it selects; if not, a topic of which nothing was copied
+    # is taken for one that is not mirrored.
+    knows_topics: bool = True
 
     @property
     def is_refused(self) -> bool:
@@ -79,21 +86,48 @@ async def plan_switch(
     for side in (origin, destination):
         await refuse_members(side, names)
     translator = await read_translator(target, name)
+    await translator.check_source(name, source)
     lags: dict[TopicPartition, PartitionStatus] = {}
+    knows_topics = True
     if not back:
         found = await mirror_status(source, target, name, now_ms)
-        lags = {status.source: status for status in found}
+        lags = {status.source: status for status in found.partitions}
+        knows_topics = found.knows_topics
     steps: list[SwitchStep] = []
     for group in names:
         there = await destination.offsets.committed(group)
         translations = await translate_group(translator, origin, group, to_source=back)
+        translations = await _in_empty(destination, translations, lags)
         for each in [*translations, *_not_committed(translations, lags)]:
             held = None if each.to_partition is None else there.get(each.to_partition)
             current = None if held is None or held.offset < 0 else held.offset
-            steps.append(SwitchStep(group, each, current, _obstacle(each, lags)))
-    if not any(step.is_mirrored for step in steps):
+            steps.append(
+                SwitchStep(group, each, current, _obstacle(each, lags), each.partition in lags)
+            )
+    if not any(step.is_mirrored or step.obstacle for step in steps):
         raise NotFoundError(f"Mirror {name} copies nothing that {', '.join(names)} reads")
-    return SwitchPlan(steps)
+    return SwitchPlan(steps, knows_topics)
+
+
+async def _in_empty(
+    destination: "AdminClient",
+    translations: Sequence[Translation],
+    lags: Mapping[TopicPartition, PartitionStatus],
+) -> list[Translation]:
+    """Translate offsets at the ends of partitions of which nothing was copied: what comes next is
+    the first record in the target."""
+    wanted: dict[TopicPartition, TopicPartition] = {}
+    for each in translations:
+        lag = lags.get(each.partition)
+        if each.to_partition is None and lag is not None and each.offset == lag.position == lag.end:
+            wanted[each.partition] = lag.target
+    ends = await ends_of_empty(destination, list(wanted.values()))
+    return [
+        replace(each, to_partition=there, to_offset=ends[there], reason="")
+        if (there := wanted.get(each.partition)) in ends
+        else each
+        for each in translations
+    ]
 
 
 def _not_committed(

@@ -18,6 +18,7 @@ from kctl.protocol.constants import INTERNAL_TOPICS
 
 if TYPE_CHECKING:
     from kctl.admin.admin_client import AdminClient
+    from kctl.mirror.name_filter import NameFilter
     from kctl.mirror.sources import MirrorSource
 
 # The version of CreateTopics from which the broker knows how many replicas it wants (KIP-464).
@@ -34,7 +35,7 @@ class TopicChoice:
     # Of new topics; BROKER_DEFAULT leaves it to the target.
     replication_factor: int = BROKER_DEFAULT
     # Selects topics instead of the patterns.
-    name_filter: Callable[[str], bool] | None = None
+    name_filter: "NameFilter | None" = None
     # Whether this mirror keeps MirrorMaker 2's topics: those of the source are not mixed with them.
     has_mm2_topics: bool = False
     # Names or globs of settings that are not copied.

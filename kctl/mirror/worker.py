@@ -32,6 +32,7 @@ from kctl.mirror.formats import (
     transactional_id_of,
 )
 from kctl.mirror.joined_batches import join_small
+from kctl.mirror.kept_choice import NOT_KEPT
 from kctl.mirror.loss import Loss, LossKind, OnLoss
 from kctl.mirror.map_topic import read_map
 from kctl.mirror.offset_map import OffsetMap, continues, joined
@@ -59,6 +60,9 @@ FAILURES_IN_A_ROW_MAX = 60
 _BACKOFF_MS = 500
 # How often a worker that is done looks where the others are.
 _LOOK_MS = 500
+# How often the choice of topics is kept again: a broker lets what a group has committed expire if
+# none of its members subscribes to the topic, as to that of the map.
+KEEP_CHOICE_MS = 600_000
 # Another worker has this one's transactional id.
 _FENCED = frozenset({ErrorCode.PRODUCER_FENCED, ErrorCode.INVALID_PRODUCER_EPOCH})
 # The group has gone on without this worker.
@@ -100,6 +104,8 @@ class MirrorWorker:
         self.counts = TurnCounts()
         # What is done to each record; None: batches are copied as they are.
         self.change: Change | None = None
+        # What the mirror keeps about its topics; see `kept_choice`.
+        self.choice = NOT_KEPT
         self.topics = topics
         self._source = source
         self._target = target
@@ -133,6 +139,8 @@ class MirrorWorker:
         self._is_open = False
         self._failures = 0
         self._not_before_ms = 0
+        # When the choice of topics is kept again.
+        self._keep_choice_ms = 0
 
     async def is_done(self) -> bool:
         """Return whether, with `until_end`, all partitions of the mirror are at their ends, those
@@ -183,12 +191,11 @@ class MirrorWorker:
     async def turn(self) -> None:
         """Read, write and commit once; raise KctlError if no retry would help."""
         try:
-            self._member.check()
-            if self._member.must_rejoin or not self._is_open:
-                await self._recover()
-            await self._pause_for_throttle()
+            await self._begin_turn()
             found = await self._reader.poll()
             read_ms = self._now_ms()
+            for topic in sorted(found.unknown):
+                self._say(f"warning: the source no longer knows topic {topic}")
             await self._examine_witnesses(found)
             if self.change is not None:
                 for partition, failure in change_ranges(found.ranges, self.change).items():
@@ -207,6 +214,14 @@ class MirrorWorker:
             await self._on_refused(error)
         except KctlError as error:
             await self._on_failure(error)
+
+    async def _begin_turn(self) -> None:
+        self._member.check()
+        if self._member.must_rejoin or not self._is_open:
+            await self._recover()
+        if self._monotonic_ms() >= self._keep_choice_ms:
+            await self._keep_choice()
+        await self._pause_for_throttle()
 
     async def close(self) -> None:
         """Abort what is open, and leave the group."""
@@ -259,17 +274,22 @@ class MirrorWorker:
         }
 
     async def _examine_witnesses(self, found: "ReadBatches") -> None:
-        """Stop partitions whose last copied record is another one now; each is examined once.
+        """Stop partitions whose last copied record is another one now. Each is examined when the
+        worker begins, and when its topic has been unknown for a while.
 
         The reader has compared the epochs before: they say where a truncated log parts from what
         was copied, which the last record does not.
         """
-        begins, self._unexamined = self._unexamined, {}
+        positions = self._reader.positions
+        again = {it: positions[it].offset for it in found.reappeared if it in positions}
+        # A failure here is followed by another attempt.
+        self._examined -= frozenset(again)
+        begins, self._unexamined = self._unexamined | again, {}
         wanted = frozenset(begins) - found.stopped.keys()
         if not wanted:
             return
         maps = await read_map(self._target, self._settings.name, wanted)
-        at = self._reader.positions
+        at = positions
         # After a loss that was passed over on request, the map ends in another copy or beyond.
         mapped = {
             it: offsets
@@ -286,6 +306,22 @@ class MirrorWorker:
             found.ranges.pop(partition, None)
             self.reports[partition].position = begins[partition]
             found.stopped[partition] = error
+
+    async def _keep_choice(self) -> None:
+        """Commit which topics the mirror selects; a rebalance in progress delays it."""
+        try:
+            await self._member.commit({self._map: 0}, {self._map: self.choice})
+        except ApiError as error:
+            if error.code != ErrorCode.OFFSET_METADATA_TOO_LARGE:
+                raise
+            self._say(
+                "warning: the names of the topics are too long to be kept in the target: kctl"
+                " mirror status does not list topics of which nothing is copied yet"
+            )
+            self.choice = NOT_KEPT
+            await self._member.commit({self._map: 0}, {self._map: self.choice})
+        if not self._member.must_rejoin:
+            self._keep_choice_ms = self._monotonic_ms() + KEEP_CHOICE_MS
 
     async def _check_fencing(self) -> None:
         if not self._settings.exactly_once or self._settings.worker == "1":

@@ -262,10 +262,13 @@ def test_groups_are_carried_over_from_the_offsets_topic_of_the_directory(cluster
 
     assert not report.has_failed
     # 5 aborted records and their marker are left out: offset 9 of the source is the fourth record.
-    at = TopicPartition(topic, 0)
-    carried = {it.group: (it.source_offset, it.target_offset) for it in report.groups.values()}
-    assert carried == {"billing": (9, 3)}
-    assert committed_in("target", clusters, "billing")[at] == 3
+    # Partition 1 is empty on both sides.
+    at, empty = (TopicPartition(topic, number) for number in range(2))
+    carried = {
+        (it.group, it.source): (it.source_offset, it.target_offset) for it in report.groups.values()
+    }
+    assert carried == {("billing", at): (9, 3), ("billing", empty): (0, 0)}
+    assert committed_in("target", clusters, "billing") == {at: 3, empty: 0}
     assert committed_in("target", clusters, "left-out") == {}
 
 

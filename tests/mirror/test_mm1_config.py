@@ -17,7 +17,7 @@ def test_clusters_and_topics_are_taken_and_the_rest_is_named():
     assert found.target == {"bootstrap.servers": "b:9092"}
     assert found.without_effect == (["group.id"], ["linger.ms"])
     names = ("orders-1", "pay", "payments", "__consumer_offsets")
-    assert [found.selects(it) for it in names] == [True, True, False, False]
+    assert [found.topics(it) for it in names] == [True, True, False, False]
 
 
 def test_what_a_mirror_always_does_is_not_named_and_its_opposite_is():

@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from kctl.admin.configs import ConfigChanges, ConfigResource, ResourceType
 from kctl.admin.topics import NewTopic
 from kctl.cli import app
 from kctl.client.producer import NewRecord, Producer
@@ -13,7 +14,7 @@ from kctl.mirror.cluster_source import ClusterSource
 from kctl.mirror.formats import MirrorPosition
 from kctl.mirror.loss import Loss, LossKind, OnLoss
 from kctl.mirror.map_topic import read_map, read_positions
-from kctl.mirror.renames import parse_rename
+from kctl.mirror.renames import Rename, parse_rename
 from kctl.mirror.run import MirrorRun
 from kctl.mirror.settings import MirrorSettings
 from kctl.mirror.source_reader import SourceReader
@@ -169,7 +170,7 @@ def test_topics_are_renamed_and_kept_in_step(clusters):
     positions = clusters.do(lambda _, b: read_positions(b.router, "renamed"))
     assert positions[TopicPartition("dc1.shop", 0)].source == TopicPartition("shop", 0)
     clusters.source.create_topic("other", partitions=4)
-    taken = TopicChoice(("other",), (), lambda _: "dc1.shop")
+    taken = TopicChoice(("other",), (), Rename("dc1.shop"))
     settings = MirrorSettings("renamed", until_end=True)
     with pytest.raises(UsageError, match="copies shop-0 of cluster"):
         clusters.do(lambda a, b: MirrorRun(ClusterSource(a), b, taken, settings).run())
@@ -357,3 +358,40 @@ def test_a_leader_of_many_partitions_holds_fetches_longer():
 
     assert (wait_ms(1), wait_ms(1_000)) == (FETCH_WAIT_MS, FETCH_WAIT_MS)
     assert (wait_ms(3_000), wait_ms(10_000)) == (1_500, FETCH_WAIT_MAX_MS)
+
+
+def test_settings_that_change_meanwhile_are_set(clusters):
+    clusters.source.create_topic("tuned", configs={"retention.ms": "5000000"})
+    choice = TopicChoice(("tuned",), (), parse_rename("identity"))
+    resource = ConfigResource(ResourceType.TOPIC, "tuned")
+    wanted = {"retention.ms": "6000000", "cleanup.policy": "compact"}
+
+    async def work(source, target, source2, target2):
+        it = MirrorRun(
+            ClusterSource(source), target, choice, MirrorSettings("tuned"), refresh_interval_ms=100
+        )
+        scheduler = source.router.runtime.scheduler
+        task = scheduler.spawn(it.run())
+
+        async def wait_for(settings):
+            for _ in range(300):
+                await sleep(scheduler, 50)
+                [found] = await target2.configs.describe([resource])
+                own = {it.name: it.value for it in found.entries if it.is_own_of(resource)}
+                if own == settings:
+                    return
+            pytest.fail(f"{own}, not {settings}")
+
+        await wait_for({"retention.ms": "5000000"})
+        await source2.configs.alter(
+            {resource: ConfigChanges({**wanted, "unclean.leader.election.enable": "true"})}
+        )
+        await wait_for(wanted)
+        # A setting that is removed at the source stays.
+        await source2.configs.alter(
+            {resource: ConfigChanges({"retention.ms": "7000000"}, ["cleanup.policy"])}
+        )
+        await wait_for({**wanted, "retention.ms": "7000000"})
+        task.cancel()
+
+    clusters.do(work, workers=2)

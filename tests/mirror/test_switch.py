@@ -177,3 +177,50 @@ def test_the_way_back_is_refused_for_records_that_the_source_does_not_have(clust
     begin(clusters.target, "writer", "written", end + 1)
     found, _ = switch("writer", "--back", "--yes", expected=1)
     assert "refused: the mirror has written up to offset" in found[0]["status"]
+
+
+def test_a_group_waits_for_topics_of_which_nothing_was_copied(clusters, switch):
+    mirrored(clusters, "wait-1")
+    assert not clusters.mirror("wait-*").has_failed
+    clusters.source.create_topic("wait-2")
+    clusters.produce("wait-2", [b"1", b"2"])
+    begin(clusters.source, "one", "wait-2", 1)
+    begin(clusters.source, "two", "wait-1", 2)
+    begin(clusters.source, "two", "wait-2")
+    for group, expected in (("one", 1), ("two", 2)):
+        found, _ = switch(group, "--yes", expected=1)
+        assert len(found) == expected
+        assert found[-1]["status"] == "refused: the mirror is 2 records behind"
+    assert not clusters.mirror("wait-*").has_failed
+    switch("two", "--yes")
+    assert consume(clusters.target, "two", "wait-2", 2) == [b"1", b"2"]
+
+
+@pytest.mark.parametrize("is_carried", [True, False])
+def test_a_group_at_the_end_of_an_empty_partition_reads_the_first_record(
+    clusters, switch, is_carried
+):
+    """With auto.offset.reset=latest it would miss what is written before it begins."""
+    topic = f"hollow-{is_carried}".lower()
+    clusters.source.create_topic(topic)
+    begin(clusters.source, topic, topic)
+    if is_carried:
+        report = clusters.mirror(topic, groups=[topic])
+        assert [it.target_offset for it in report.groups.values()] == [0]
+    else:
+        assert not clusters.mirror(topic).has_failed
+        found, _ = switch(topic, "--yes")
+        assert [(it["to_offset"], it["status"]) for it in found] == [(0, "moved")]
+    clusters.target.produce(topic, b"first", partition=0)
+    assert consume(clusters.target, topic, topic, 1) == [b"first"]
+
+
+def test_a_group_is_not_moved_past_what_others_wrote_to_the_target(clusters, switch):
+    clusters.source.create_topic("others")
+    begin(clusters.source, "others", "others")
+    assert not clusters.mirror("others").has_failed
+    clusters.target.produce("others", b"of others", partition=0)
+    report = clusters.mirror("others", groups=["others"])
+    assert not report.groups
+    _, err = switch("others", "--yes", expected=1)
+    assert "copies nothing that others reads" in err

@@ -151,3 +151,85 @@ def test_partitions_of_which_nothing_was_copied_stand_at_the_start_of_the_source
     assert [
         (it["partition"], it["position"], it["end"], it["lag_records"], it["state"]) for it in found
     ] == [(0, 2, 2, 0, "caught up"), (1, 1, 3, 2, "behind"), (2, 0, 0, 0, "caught up")]
+
+
+def status_of(clusters, capfdbinary, name, *, source=None):
+    """Return the exit status, (topic, partition, target, lag, state) of each row, and stderr."""
+    ends = ["--source", source or clusters.source.bootstrap_servers]
+    ends += ["--target", clusters.target.bootstrap_servers, "--name", name, "-o", "json"]
+    status = kctl(["mirror", "status", *ends])
+    captured = capfdbinary.readouterr()
+    rows = [
+        (it["topic"], it["partition"], it["target"], it["lag_records"], it["state"])
+        for it in json.loads(captured.out or b"[]")
+    ]
+    return status, rows, captured.err.decode()
+
+
+def test_topics_of_which_nothing_was_copied_are_listed(clusters, capfdbinary):
+    clusters.source.create_topic("kept-first")
+    clusters.source.create_topic("kept-empty", partitions=2)
+    clusters.produce("kept-first", [b"1"])
+    rename = {"name": "kept", "rename": "copy.{topic}"}
+    assert not clusters.mirror("kept-*", **rename).has_failed
+    expected = [
+        ("kept-empty", 0, "copy.kept-empty", 0, "caught up"),
+        ("kept-empty", 1, "copy.kept-empty", 0, "caught up"),
+        ("kept-first", 0, "copy.kept-first", 0, "caught up"),
+    ]
+    assert status_of(clusters, capfdbinary, "kept") == (0, expected, "")
+
+    # A topic that was created while no mirror runs; another one that is not selected.
+    for topic in ("kept-later", "unkept"):
+        clusters.source.create_topic(topic)
+        clusters.produce(topic, [b"1", b"2"])
+    later = ("kept-later", 0, "copy.kept-later", 2, "behind")
+    assert status_of(clusters, capfdbinary, "kept") == (0, [*expected, later], "")
+
+    assert not clusters.mirror("kept-*", **rename).has_failed
+    later = ("kept-later", 0, "copy.kept-later", 0, "caught up")
+    assert status_of(clusters, capfdbinary, "kept") == (0, [*expected, later], "")
+    # A name selects other topics now.
+    assert not clusters.mirror("kept-first", **rename).has_failed
+    status, rows, _ = status_of(clusters, capfdbinary, "kept")
+    assert (status, [row[0] for row in rows]) == (0, ["kept-first", "kept-later"])
+
+
+def test_a_mirror_without_any_position_has_a_status(clusters, capfdbinary):
+    clusters.source.create_topic("hollow")
+    assert not clusters.mirror("hollow", name="hollow").has_failed
+    rows = [("hollow", 0, "hollow", 0, "caught up")]
+    assert status_of(clusters, capfdbinary, "hollow") == (0, rows, "")
+
+
+def test_it_is_said_if_the_target_does_not_know_which_topics_are_selected(
+    mirror, clusters, capfdbinary
+):
+    # This mirror is older, or its choice has expired.
+    status, rows, err = mirror("status")
+    assert (status, len(rows)) == (0, 1)
+    assert f"warning: the target does not know which topics mirror {NAME} selects" in err
+
+    # Its patterns are longer than what a target keeps.
+    clusters.source.create_topic("wordy")
+    clusters.produce("wordy", [b"1"])
+    said = []
+    report = clusters.mirror("wordy", *("x" * 200 for _ in range(25)), name="wordy", said=said)
+    assert not report.has_failed
+    assert [line for line in said if "too long to be kept" in line] == said != []
+    status, rows, err = status_of(clusters, capfdbinary, "wordy")
+    assert (status, rows) == (0, [("wordy", 0, "wordy", 0, "caught up")])
+    assert "does not know which topics mirror wordy selects" in err
+
+
+def test_the_status_at_another_cluster_is_refused(clusters, pair, capfdbinary):
+    clusters.source.create_topic("orders")
+    clusters.produce("orders", [b"1"])
+    assert not clusters.mirror("orders", name="asked").has_failed
+    status, rows, err = status_of(clusters, capfdbinary, "asked", source=pair[0])
+    assert (status, rows) == (2, [])
+    assert "Mirror asked copies cluster" in err
+    ends = ["--source", pair[0], "--target", clusters.target.bootstrap_servers, "--name", "asked"]
+    for command in ("translate", "switch"):
+        assert kctl(["mirror", command, "billing", *ends]) == 2
+        assert "Mirror asked copies cluster" in capfdbinary.readouterr().err.decode()

@@ -96,7 +96,7 @@ class Mm1Options:
             from_files.session().output.say(f"warning: {each} has no effect")
         choice = TopicChoice(
             (), (), parse_rename(topics.rename, topics.source_alias),
-            topics.replication_factor or BROKER_DEFAULT, found.selects,
+            topics.replication_factor or BROKER_DEFAULT, found.topics,
         )  # fmt: skip
         return Flow(from_files, choice, None, None)
 

@@ -11,10 +11,8 @@ from kctl.cli.units import format_bytes, format_duration, format_instant, parse_
 from kctl.errors import UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from kctl.cli.session import Session
-    from kctl.mirror.status import PartitionStatus
+    from kctl.mirror.status import MirrorStatus, PartitionStatus
 
 COLUMNS = (
     "topic", "partition", "target", "position", "end", "lag_records", "lag_bytes", "lag_time",
@@ -26,6 +24,9 @@ def status(ends: EndOptions, name: NameOption = DEFAULT_NAME) -> int:
     """Show how far a mirror is behind its source: in records, in bytes, and the age of the oldest
     record that it has not copied. Exit with 1 if the source lost records before they were copied,
     or a partition cannot be reached.
+
+    All topics that the mirror selects are listed as soon as they exist at the source, also those of
+    which nothing was copied yet.
 
     The lag in records counts offsets, and the lag in bytes is estimated from the average size of
     the partition's records.
@@ -42,7 +43,7 @@ def status(ends: EndOptions, name: NameOption = DEFAULT_NAME) -> int:
     session = ends.session()
     now_ms = session.now_ms()
     found = ends.run(session, lambda source, target: mirror_status(source, target, name, now_ms))
-    return _show(session, found)
+    return _show(session, found, name)
 
 
 def watch(
@@ -79,11 +80,11 @@ def watch(
     session = ends.session()
     interrupt = Interrupt(session.runtime.scheduler)
 
-    def draw(found: "list[PartitionStatus]") -> None:
+    def draw(found: "MirrorStatus") -> None:
         if session.output.format is OutputFormat.TABLE:
             session.output.clear_screen()
             session.output.write(f"{format_instant(session.now_ms())}\n")
-        _show(session, found)
+        _show(session, found, name)
 
     interrupt.run(
         lambda: ends.run(
@@ -99,15 +100,26 @@ def watch(
     return interrupt.status
 
 
-def _show(session: "Session", found: "Sequence[PartitionStatus]") -> int:
+def _show(session: "Session", found: "MirrorStatus", name: str) -> int:
     """Print a row per partition; return the exit status."""
     from kctl.mirror.status import MirrorState
 
     is_table = session.output.format is OutputFormat.TABLE
-    rows = [_document(each, is_table=is_table) for each in found]
+    rows = [_document(each, is_table=is_table) for each in found.partitions]
     session.output.show(rows, COLUMNS, name="topic")
-    is_bad = any(each.state in (MirrorState.LOST, MirrorState.UNREACHABLE) for each in found)
+    if not found.knows_topics:
+        session.output.say(unknown_topics(name))
+    bad = (MirrorState.LOST, MirrorState.UNREACHABLE)
+    is_bad = any(each.state in bad for each in found.partitions)
     return FAILED if is_bad else DONE
+
+
+def unknown_topics(name: str) -> str:
+    """Return the warning about a mirror that does not keep which topics it selects."""
+    return (
+        f"warning: the target does not know which topics mirror {name} selects: topics of which"
+        " nothing was copied yet are left out (kctl mirror run keeps this when it runs)"
+    )
 
 
 def _document(each: "PartitionStatus", *, is_table: bool) -> dict[str, Any]:

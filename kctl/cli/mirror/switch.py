@@ -7,12 +7,14 @@ from kctl.cli.declaration.declarations import Argument, Option
 from kctl.cli.failures import DONE, FAILED
 from kctl.cli.items import counted
 from kctl.cli.mirror.ends import EndOptions
+from kctl.cli.mirror.status import unknown_topics
 from kctl.cli.mirror.topic_options import DEFAULT_NAME, NameOption
 from kctl.cli.output import Output, Table
 from kctl.cli.session import Question, Session
 from kctl.lazy_dataclass import dataclass
 
 if TYPE_CHECKING:
+    from kctl.admin.admin_client import AdminClient
     from kctl.errors import KctlError
     from kctl.mirror.switch import SwitchPlan, SwitchStep
     from kctl.model import TopicPartition
@@ -68,11 +70,17 @@ def switch(
     )  # fmt: skip
     now_ms = session.now_ms()
 
+    async def planned(origin: "AdminClient", destination: "AdminClient") -> "SwitchPlan":
+        found = await plan_switch(origin, destination, how.name, groups, now_ms, back=how.back)
+        if not found.knows_topics:
+            session.output.say(unknown_topics(how.name))
+        return found
+
     change = sides.run(
         session,
         lambda origin, destination: session.carry_out(
             destination,
-            lambda _: plan_switch(origin, destination, how.name, groups, now_ms, back=how.back),
+            lambda _: planned(origin, destination),
             lambda plan: None if plan.is_refused else _question(plan, back=how.back),
             execute_switch,
         ),
@@ -114,7 +122,7 @@ def _status(step: "SwitchStep", plan: "SwitchPlan", errors: "Errors | None") -> 
         return f"refused: {step.obstacle}"
     to = step.translation.to_partition
     if to is None:
-        return "left alone: not mirrored"
+        return f"left alone: {'nothing of it was copied' if step.is_selected else 'not mirrored'}"
     if plan.is_refused:
         return "not moved"
     if errors is None:
