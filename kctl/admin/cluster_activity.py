@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from kctl.admin.metric_rates import broker_rates, topic_rates
 from kctl.admin.quota_usage import NO_METRICS, notes_of, usage_rows
+from kctl.counts import counted
 from kctl.errors import KctlError
 from kctl.lazy_dataclass import dataclass
 from kctl.model import TopicPartition
@@ -126,7 +127,9 @@ async def _read_metrics(
     found.scraped_ms = runtime.clock.monotonic_ms()
     found.notes += scrapes.notes
     if found.scrapes and len(found.scrapes) < len(found.brokers):
-        found.notes.append(f"metrics of {len(found.scrapes)} of {len(found.brokers)} brokers")
+        found.notes.append(
+            f"metrics of {len(found.scrapes)} of {counted(len(found.brokers), 'broker')}"
+        )
     if with_quotas:
         found.notes += notes_of(found.scrapes.values())
 

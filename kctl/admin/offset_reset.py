@@ -18,6 +18,7 @@ from kctl.client.offsets import (
     OffsetsClient,
     PartitionResult,
 )
+from kctl.counts import counted
 from kctl.errors import KctlError
 from kctl.lazy_dataclass import dataclass
 from kctl.model import Position, TopicPartition
@@ -132,7 +133,7 @@ def why_not_resettable(group: "GroupDescription") -> str | None:
     missing = group.error is not None and group.error.code == ErrorCode.GROUP_ID_NOT_FOUND
     if missing or group.state in ("Empty", "Dead"):
         return None
-    members = "1 member" if len(group.members) == 1 else f"{len(group.members)} members"
+    members = counted(len(group.members), "member")
     return f"Group {group.group_id} is {group.state} with {members}"
 
 

@@ -251,7 +251,7 @@ async def checked_plan(
     if moving and not is_additional:
         first = next(iter(moving))
         raise UsageError(
-            f"{len(moving)} partitions are already moving, {first} among them",
+            f"partitions are already moving: {len(moving)}, {first} among them",
             hint="kctl reassign watch waits for them; --additional adds to them",
         )
     layout = await cluster.reassignments.layout(with_sizes=with_sizes)

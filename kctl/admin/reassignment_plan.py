@@ -24,6 +24,7 @@ from kctl.admin.replica_balance import (
     repair_racks,
 )
 from kctl.admin.replica_placement import ReplicaPlacement
+from kctl.counts import counted
 from kctl.errors import NotFoundError, UsageError, not_found
 from kctl.lazy_dataclass import dataclass
 from kctl.model import TopicPartition
@@ -194,7 +195,7 @@ def drain(
     if stuck:
         has = len(layout.assignment[stuck[0]])
         raise UsageError(
-            f"{stuck[0]} has {has} replicas: more than {len(rest)} brokers or their racks can hold",
+            f"{stuck[0]} has {counted(has, 'replica')}: more than {counted(len(rest), 'broker')} or their racks can hold",
             hint="lower its replication factor first: kctl reassign plan set-rf",
         )
     balance_leaders(placement, touched)
@@ -359,7 +360,7 @@ def _check_none_is_stuck(placement: ReplicaPlacement, outside: Iterable[int]) ->
     stuck = _evacuate(placement, outside)
     if stuck:
         raise UsageError(
-            f"{stuck[0]} has more replicas than {len(placement.brokers)} brokers can hold"
+            f"{stuck[0]} has more replicas than {counted(len(placement.brokers), 'broker')} can hold"
         )
 
 

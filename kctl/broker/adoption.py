@@ -20,6 +20,7 @@ from kctl.broker.log.log_directory import read_meta_properties
 from kctl.broker.log.log_manager import LogManager
 from kctl.broker.topic_creation import checked_configs
 from kctl.configs.broker_config import BrokerConfig
+from kctl.counts import counted
 from kctl.errors import CorruptDataError, StorageError, UsageError
 from kctl.lazy_dataclass import dataclass
 from kctl.model import NO_LEADER, LeaderAndIsr, ReplicaAssignment, TopicPartition
@@ -48,7 +49,8 @@ class Adoption:
         """Return one line for the operator."""
         found = sum(self.topics.values())
         text = (
-            f"adopted {len(self.topics)} topics with {found} partitions from the log directories; "
+            f"adopted {counted(len(self.topics), 'topic')} with {counted(found, 'partition')} from "
+            "the log directories; "
             "their configs are unknown: nothing in them is deleted until retention.ms or "
             "retention.bytes is set"
         )

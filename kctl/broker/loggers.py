@@ -6,7 +6,12 @@ Kafka 2.7: kafka.utils.Log4jController, kafka.server.AdminManager (`alterLogLeve
 from collections.abc import Mapping, Sequence
 from dataclasses import field
 
-from kctl.broker.config.config_changes import AlterOperation, ConfigChange, check_changes
+from kctl.broker.config.config_changes import (
+    AlterOperation,
+    ConfigChange,
+    check_changes,
+    unknown_operation,
+)
 from kctl.errors import UsageError
 from kctl.lazy_dataclass import dataclass
 from kctl.protocol.error_codes import ApiError, ErrorCode
@@ -23,10 +28,17 @@ LOGS = "kafka.log.LogManager"
 GROUPS = "kafka.coordinator.group.GroupCoordinator"
 TRANSACTIONS = "kafka.coordinator.transaction.TransactionCoordinator"
 
+# The other names of Apache Kafka's log4j.properties. No line of kctl is theirs, but tools that set
+# their levels work.
+OTHERS = (
+    "kafka.log.LogCleaner", "kafka.network.RequestChannel$", "kafka.server.KafkaApis",
+    "org.apache.kafka", "org.apache.zookeeper",
+)  # fmt: skip
+
 NAMES = (
     "kafka", "kafka.server", SERVER, REPLICAS, "kafka.controller", CONTROLLER, STATE_CHANGES,
     AUTHORIZER, REQUESTS, "kafka.network", NETWORK, "kafka.log", LOGS, "kafka.coordinator", GROUPS,
-    TRANSACTIONS,
+    TRANSACTIONS, *OTHERS,
 )  # fmt: skip
 
 
@@ -61,12 +73,14 @@ def altered(levels: LogLevels, changes: Sequence[ConfigChange]) -> Mapping[str, 
     check_changes(changes)
     result: dict[str, LogLevel | None] = {}
     for name, operation, value in changes:
-        if operation not in (AlterOperation.SET, AlterOperation.DELETE):
+        if operation in (AlterOperation.APPEND, AlterOperation.SUBTRACT):
             verb = AlterOperation(operation).name
             raise ApiError(
                 ErrorCode.INVALID_REQUEST,
                 f"{verb} operation is not allowed for the BROKER_LOGGER resource",
             )
+        if operation not in (AlterOperation.SET, AlterOperation.DELETE):
+            raise unknown_operation()
         if name not in levels:
             raise UsageError(f"Logger {name} does not exist!")
         if operation == AlterOperation.DELETE:

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 
 from kctl.broker.services import Services
 from kctl.broker.topic_creation import NewTopic
+from kctl.counts import counted
 from kctl.errors import UsageError
 from kctl.model import TopicPartition
 from kctl.protocol.error_codes import ApiError, ErrorCode
@@ -32,7 +33,7 @@ async def create_seed_topics(services: Services, topics: Iterable[tuple[str, int
         count = await _create(services, NewTopic(name, partitions, replication_factor))
         if count != partitions:
             services.runtime.trace.warning(
-                f"seed topic {name} already exists with {count} partitions"
+                f"seed topic {name} already exists with {counted(count, 'partition')}"
             )
         wanted.append((name, _leadable_partitions(services, name, count)))
     await services.topic_waits.wait(

@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 from kctl.cli.declaration.command import CHANGES, DANGEROUS, READS, remote_command
 from kctl.cli.declaration.declarations import Argument, CommandGroup, Option
 from kctl.cli.failures import DONE
-from kctl.cli.items import counted, row, show_results
+from kctl.cli.items import row, show_results
 from kctl.cli.output import Table
 from kctl.cli.session import Question, Session
+from kctl.counts import counted
 from kctl.errors import UsageError
 from kctl.lazy_dataclass import dataclass
 

@@ -10,6 +10,7 @@ from kctl.cli.items import row, show_results
 from kctl.cli.output import Table
 from kctl.cli.session import Question, Session
 from kctl.cli.topic.scope import partitions_named
+from kctl.counts import counted
 from kctl.errors import UsageError
 
 if TYPE_CHECKING:
@@ -76,7 +77,9 @@ def _elect(
             return None
         count = len(plan.candidates)
         table = Table(_COLUMNS, [_row(it, "") for it in plan.candidates])
-        return Question(table, f"Elect unclean leaders of {count} partitions? Records may be lost.")
+        return Question(
+            table, f"Elect unclean leaders of {counted(count, 'partition')}? Records may be lost."
+        )
 
     change = session.change(
         lambda admin: plan_election(admin, election_type, wanted), question, run_election

@@ -14,11 +14,6 @@ P = TypeVar("P")
 R = TypeVar("R")
 
 
-def counted(number: int, noun: str) -> str:
-    """Return the number with its noun: `1 topic`, `2 topics`."""
-    return f"{number} {noun}" + ("" if number == 1 else "s")
-
-
 def row(
     key: str, name: object, status: str, error: object = None, **more: object
 ) -> dict[str, Any]:

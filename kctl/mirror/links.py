@@ -27,6 +27,7 @@ from kctl.configs.link_configs import (
     format_resumes,
     link_of,
 )
+from kctl.counts import counted
 from kctl.errors import KctlError, UsageError
 from kctl.lazy_dataclass import dataclass
 from kctl.mirror.mirror_plan import NOT_COPIED, TopicFacts
@@ -165,7 +166,9 @@ def _plan(
     if not replaces:
         return refused("the topic exists; --replace makes it follow the source")
     if here.partitions > there.partitions:
-        return refused(f"has {here.partitions} partitions, its source {there.partitions}")
+        return refused(
+            f"has {counted(here.partitions, 'partition')}, its source {there.partitions}"
+        )
     return LinkPlan(
         topic, LinkStep.FOLLOW, there.partitions, link,
         "records that the source does not have are removed",

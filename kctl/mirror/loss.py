@@ -62,6 +62,8 @@ class Loss:
         """Return a sentence about the loss."""
         if self.kind is LossKind.DELETED:
             count = self.end - self.first
+            if count == 1:
+                return f"record {self.first} was {self.kind}"
             return f"{count} records, {self.first} to {self.end - 1}, were {self.kind}"
         if self.kind is LossKind.TRUNCATED:
             return f"records {self.first} to {self.end - 1} were {self.kind}"

@@ -16,6 +16,7 @@ from enum import StrEnum
 from fnmatch import fnmatchcase
 
 from kctl.configs.link_configs import LINK_CONFIGS
+from kctl.counts import counted
 from kctl.lazy_dataclass import dataclass
 from kctl.mirror.formats import PREFIX
 from kctl.protocol.constants import INTERNAL_TOPICS
@@ -125,7 +126,9 @@ def _plan_topic(
     if target is not None:
         wanted = {k: v for k, v in wanted.items() if target.configs.get(k) != v}
         if reason is None and before > source.partitions and not source.is_part:
-            reason = f"the target has {before} partitions, the source {source.partitions}"
+            reason = (
+                f"the target has {counted(before, 'partition')}, the source {source.partitions}"
+            )
     elif reason is None and source.unreadable is not None:
         # It would be created with the target's defaults: deleted after a week instead of compacted.
         reason = (

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from kctl.admin.committed_offsets import refuse_members
 from kctl.admin.selection import select_groups
 from kctl.client.offsets import NO_OFFSET
+from kctl.counts import counted
 from kctl.errors import KctlError, NotFoundError
 from kctl.lazy_dataclass import dataclass
 from kctl.mirror.groups import ends_of_empty
@@ -150,7 +151,7 @@ def _obstacle(each: Translation, lags: Mapping[TopicPartition, PartitionStatus])
     # The lag first: a partition of which nothing was copied has no translation, either.
     lag = lags.get(each.partition)
     if lag is not None and lag.state is MirrorState.BEHIND:
-        return f"the mirror is {lag.lag_records} records behind"
+        return f"the mirror is {counted(lag.lag_records, 'record')} behind"
     if lag is not None and lag.state is not MirrorState.CAUGHT_UP:
         return lag.detail
     if each.to_partition is None:

@@ -55,8 +55,16 @@ def apply_plans(disk: Disk, plans: Iterable[RepairPlan], backup: str) -> Repaire
     wanted = [plan for plan in plans if plan.steps()]
     check_outside(disk, backup, "The backup")
     _check_outside_old_logs(disk, wanted, backup)
+    is_new = not disk.exists(backup)
+    files = 0
     with locked_log_directories(disk, [plan.directory for plan in wanted]):
-        files = sum(_apply(disk, plan, backup) for plan in wanted)
+        for plan in wanted:
+            try:
+                files += _apply(disk, plan, backup)
+            except _NothingKeptError as error:
+                if is_new and not files and disk.exists(backup):
+                    disk.remove_tree(backup)
+                raise error.cause from None
     return Repaired(backup if files else None, files)
 
 
@@ -79,8 +87,7 @@ def _apply(disk: Disk, plan: RepairPlan, backup: str) -> int:
         rebuild(disk, plan.directory, Wanted())
         return 0
     changed = _changed_files(disk, plan)
-    _back_up(disk, plan, changed, backup)
-    _set_aside(disk, plan, backup)
+    _keep(disk, plan, changed, backup)
     if plan.changes_records:
         marker = f"{plan.log_directory}/{layout.CLEAN_SHUTDOWN_FILE}"
         if disk.exists(marker):
@@ -116,14 +123,39 @@ def _changed_files(disk: Disk, plan: RepairPlan) -> list[str]:
     return sorted(path for path in found if disk.exists(path))
 
 
-def _back_up(disk: Disk, plan: RepairPlan, paths: Iterable[str], backup: str) -> None:
-    """Copy `paths` and make the copies durable; copies of an earlier run are never replaced."""
+class _NothingKeptError(Exception):
+    """The backup of a partition failed, and what was copied of it is removed."""
+
+    def __init__(self, cause: BaseException) -> None:
+        super().__init__(str(cause))
+        self.cause = cause
+
+
+def _keep(disk: Disk, plan: RepairPlan, paths: Iterable[str], backup: str) -> None:
+    """Copy what the plan changes and sets aside. Raise _NothingKeptError if that fails: half a
+    backup would only fill a disk that is full already."""
+    made: list[str] = []
+    try:
+        _back_up(disk, plan, paths, backup, made)
+        _set_aside(disk, plan, backup, made)
+    except BaseException as error:
+        for path in made:
+            disk.remove(path)
+        raise _NothingKeptError(error) from error
+
+
+def _back_up(
+    disk: Disk, plan: RepairPlan, paths: Iterable[str], backup: str, made: list[str]
+) -> None:
+    """Copy `paths` and make the copies durable; copies of an earlier run are never replaced. The
+    path of each copy is added to `made` before it is created."""
     for path in paths:
         relative = path[len(plan.log_directory) :].lstrip("/")
         copy = f"{backup}/{relative}"
         if disk.exists(copy):
             raise UsageError(f"{copy} exists already", hint="name another --backup directory")
         disk.make_directory(copy.rpartition("/")[0])
+        made.append(copy)
         source = disk.open(path, read_only=True)
         target = disk.open(copy, create=True)
         position = 0
@@ -136,13 +168,14 @@ def _back_up(disk: Disk, plan: RepairPlan, paths: Iterable[str], backup: str) ->
         disk.fsync_directory(copy.rpartition("/")[0])
 
 
-def _set_aside(disk: Disk, plan: RepairPlan, backup: str) -> None:
+def _set_aside(disk: Disk, plan: RepairPlan, backup: str, made: list[str]) -> None:
     """Write every batch without a place to a file that `kctl dump-log` can read."""
     name = plan.directory.rpartition("/")[2]
     for number, (offset, extent) in enumerate(plan.set_aside):
         directory = f"{backup}/{name}/{SET_ASIDE}/{number}"
         disk.make_directory(directory)
         path = f"{directory}/{layout.file_name(max(0, offset), layout.LOG_SUFFIX)}"
+        made.append(path)
         _write(disk, path, [extent])
         disk.fsync_directory(directory)
 

@@ -11,7 +11,8 @@ If a run dies before step 4, nothing has changed: the same command continues wit
 not done, and any other import discards them. If it dies later, the same command completes it. The
 staging directory is named as Kafka names a replica that is being deleted, so a broker that starts
 meanwhile removes it. The clean shutdown marker remains valid, because what is installed is durable
-and indexed.
+and indexed. A directory without logs gets a marker of its own before step 5, so that further imports
+need no broker that starts and stops in between.
 
 Kafka 2.7: kafka.log.LogManager.loadLogs, kafka.log.Log.loadProducerState
 """
@@ -145,6 +146,9 @@ def _load(disk: Disk, plan: LoadPlan, sources: Sequence[str], runner: Runner) ->
         "targets": targets,
         "loaded": [asdict(it) for it in loaded],
     }
+    if not plan.has_logs:
+        disk.write_file(f"{plan.directory}/{layout.IMPORTED_FILE}", b"")
+        disk.fsync_directory(plan.directory)
     disk.write_file(f"{staging}/{_INSTALL}", json.dumps(install).encode())
     _install(disk, plan.directory, staging, plan.targets, loaded)
     return LoadReport(loaded, is_taken_up)

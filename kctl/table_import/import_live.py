@@ -14,6 +14,7 @@ import pyarrow as pa  # type: ignore[import-untyped]
 
 from kctl.client.producer import NewRecord, Outcome, Producer
 from kctl.client.results import is_unknown_topic
+from kctl.counts import counted
 from kctl.errors import KctlError, UsageError
 from kctl.lazy_dataclass import dataclass
 from kctl.model import TopicPartition
@@ -52,7 +53,9 @@ class Interrupted(KctlError):
         again = [f"{count} {what}" for count, what in counts if count]
         twice = f"; of the rows after these it sends {' and '.join(again)} again" if again else ""
         hint = f"--skip {rows} continues after the rows that are written{twice}"
-        super().__init__(f"After {rows} rows: {cause}", hint=hint if rows or again else cause.hint)
+        super().__init__(
+            f"After {counted(rows, 'row')}: {cause}", hint=hint if rows or again else cause.hint
+        )
         self.cause = cause
 
 
@@ -70,7 +73,7 @@ async def check_live(router: "Router", places: TablePlaces) -> dict[str, int]:
             raise _no_topic(topic) if is_unknown_topic(error) else error
         if wanted.highest >= count:
             raise UsageError(
-                f"Rows of {topic} name partition {wanted.highest}, but it has {count} partitions",
+                f"Rows of {topic} name partition {wanted.highest}, but it has {counted(count, 'partition')}",
                 hint="--repartition assigns partitions by key instead",
             )
     return counts

@@ -18,6 +18,7 @@ import pyarrow as pa  # type: ignore[import-untyped]
 
 from kctl.arrow_files.log_discovery import find_logs
 from kctl.configs.topic_name import check_topic_name
+from kctl.counts import counted
 from kctl.errors import UsageError
 from kctl.lazy_dataclass import dataclass
 from kctl.model import TopicPartition
@@ -26,7 +27,10 @@ from kctl.runtime.disk import Disk
 from kctl.storage.checkpoint import decode_epochs
 from kctl.storage.layout import (
     CLEAN_SHUTDOWN_FILE,
+    IMPORTED_FILE,
     LEADER_EPOCH_CHECKPOINT,
+    META_PROPERTIES,
+    OFFSET_CHECKPOINTS,
     directory_name,
     parse_directory_name,
 )
@@ -93,6 +97,8 @@ class LoadPlan:
     targets: list[Target]
     # Rows by topic.
     rows_of: dict[str, int]
+    # Whether the directory holds logs already.
+    has_logs: bool
 
     @property
     def rows(self) -> int:
@@ -186,7 +192,7 @@ def plan_load(
     if not places.rows:
         raise UsageError("The table has no rows")
     present = _present(disk, directory)
-    if present and not disk.exists(f"{directory}/{CLEAN_SHUTDOWN_FILE}"):
+    if present and not _is_clean(disk, directory):
         raise UsageError(
             f"{directory} was not shut down cleanly",
             hint="start its broker, which recovers the logs, and stop it again",
@@ -198,7 +204,22 @@ def plan_load(
         count = counts[topic] = _count(directory, topic, wanted, numbers, options)
         targets += [_target(disk, directory, topic, it, is_new=not numbers) for it in range(count)]
     rows_of = {topic: wanted.rows for topic, wanted in places.topics.items()}
-    return LoadPlan(directory, parts, options, now_ms, counts, targets, rows_of)
+    return LoadPlan(
+        directory, parts, options, now_ms, counts, targets, rows_of, has_logs=bool(present)
+    )
+
+
+def _is_clean(disk: Disk, directory: str) -> bool:
+    """Return whether the logs of `directory` need no recovery: their broker stopped cleanly, or
+    imports wrote all of them, durably, and no broker has run since.
+
+    A broker writes meta.properties or checkpoints before it accepts records.
+    """
+    if disk.exists(f"{directory}/{CLEAN_SHUTDOWN_FILE}"):
+        return True
+    return disk.exists(f"{directory}/{IMPORTED_FILE}") and not any(
+        disk.exists(f"{directory}/{name}") for name in (META_PROPERTIES, *OFFSET_CHECKPOINTS)
+    )
 
 
 def _present(disk: Disk, directory: str) -> dict[str, list[int]]:
@@ -243,7 +264,7 @@ def _count(
         )
     if wanted.highest >= count:
         raise UsageError(
-            f"Rows of {topic} name partition {wanted.highest}, but it has {count} partitions",
+            f"Rows of {topic} name partition {wanted.highest}, but it has {counted(count, 'partition')}",
             hint="--repartition assigns partitions by key instead",
         )
     return count

@@ -8,6 +8,7 @@ import sys
 from collections.abc import Mapping
 from typing import Protocol
 
+from kctl.counts import counted
 from kctl.errors import UsageError
 from kctl.export.options import Isolation
 from kctl.testing.topic_records import Record
@@ -121,7 +122,7 @@ class ProducedRecords:
         found = len(self._records)
         if found == self._count or (self._count is None and found):
             return
-        wanted = "records" if self._count is None else f"{self._count} records"
+        wanted = "records" if self._count is None else counted(self._count, "record")
         late = f" within {self._timeout:g} s" if found < self._awaited else ""
         shown = "".join(f"\n  {record}" for record in self._records[:_SHOWN_MAX])
         raise AssertionError(

@@ -215,7 +215,7 @@ def test_a_dead_broker_can_be_drained():
 
 
 def test_the_error_names_replicas_that_fit_on_no_broker():
-    with pytest.raises(UsageError, match="a-0 has 2 replicas: more than 1 brokers"):
+    with pytest.raises(UsageError, match="a-0 has 2 replicas: more than 1 broker"):
         drain(layout([1, 2], {"a-0": (1, 2)}), [2])
 
 

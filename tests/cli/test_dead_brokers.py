@@ -119,7 +119,7 @@ def test_a_decommission_beside_a_dead_broker_is_refused(on):
     assert ran.err.startswith("error: Broker 3 is not alive and has ")
     # Without broker 3's partitions, the plan fails for another reason: one broker is left.
     ran = on("broker", "decommission", "1", "-n", "--dead-brokers", "keep")
-    assert ran.err.startswith(f"error: {TOPIC}-2 has 2 replicas: more than 1 brokers")
+    assert ran.err.startswith(f"error: {TOPIC}-2 has 2 replicas: more than 1 broker")
 
 
 def test_generate_warns_of_the_replicas_that_it_takes_from_a_dead_broker(on, tmp_path):

@@ -219,7 +219,7 @@ def test_a_malformed_line_ends_the_input_after_earlier_records_are_written(on, t
 
     assert ran.status == 1
     assert ran.err.startswith("error: Line 2 of the input: not JSON")
-    assert "the 1 records before it were written" in ran.err
+    assert "before it: 1 record\n" in ran.err
     assert on("consume", topic, "-e").lines == ["good"]
 
 
@@ -231,7 +231,7 @@ def test_only_a_record_larger_than_max_message_bytes_fails(on, name, tmp_path):
     ran = on("produce", name, "-f", path)
 
     assert ran.status == 1
-    assert "error: 1 of 1 records failed" in ran.err
+    assert "error: 1 of 1 record failed" in ran.err
 
 
 def test_an_unknown_partition_is_an_error(on, topic):

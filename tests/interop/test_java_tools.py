@@ -215,12 +215,13 @@ def test_levels_of_loggers(both):
     """KIP-412: the loggers that both brokers have, changed and reset while they run."""
     name = ("--entity-type", "broker-loggers", "--entity-name", "0")
     controller, requests = "kafka.controller.KafkaController", "kafka.request.logger"
+    apis = "kafka.server.KafkaApis"
     change = ("configs", "--alter", *name, "--add-config")
     reset = ("configs", "--alter", *name, "--delete-config")
     shown = ("configs", "--describe", *name)
-    both.run(*change, f"{controller}=DEBUG,{requests}=ERROR")
+    both.run(*change, f"{controller}=DEBUG,{requests}=ERROR,{apis}=DEBUG")
     try:
-        for logger, level in ((controller, "DEBUG"), (requests, "ERROR")):
+        for logger, level in ((controller, "DEBUG"), (requests, "ERROR"), (apis, "DEBUG")):
             (line,) = both.run(*shown, but=lines_with(f"{logger}="))
             assert f"{logger}={level} " in line
         both.run(*change, f"{controller}=LOUD", status=1)
@@ -228,8 +229,8 @@ def test_levels_of_loggers(both):
         both.run("configs", "--alter", "--entity-type", "broker-loggers", "--entity-name", "x",
                  "--add-config", f"{controller}=DEBUG", status=1)  # fmt: skip
     finally:
-        both.run(*reset, f"{controller},{requests}")
-    for logger in (controller, requests):
+        both.run(*reset, f"{controller},{requests},{apis}")
+    for logger in (controller, requests, apis):
         for address in both.addresses:
             (line,) = lines_with(f"{logger}=")(both.run_on(address, *shown))
             assert "=ERROR " not in line

@@ -11,7 +11,7 @@ from kctl.protocol.messages import alter_configs, describe_configs, incremental_
 from tests.support.broker_client import assert_same
 from tests.support.twin_requests import HIGHEST
 
-TOPIC, BROKER = 2, 4
+TOPIC, BROKER, LOGGER = 2, 4, 8
 STATIC, DEFAULT = 4, 5
 # They say where a broker is and where its files are.
 OF_THE_BROKER = {
@@ -183,6 +183,68 @@ def test_incremental_alter_configs_changes_one_by_one(twins, new_topic, version)
     increment(twins, version, BROKER, "7", ("log.retention.ms", SET, "1"))
     increment(twins, version, BROKER, "x", ("log.retention.ms", SET, "1"))
     assert len(overrides(twins, topic)) == 2
+
+
+@pytest.mark.parametrize("version", HIGHEST[ApiKey.INCREMENTAL_ALTER_CONFIGS])
+def test_an_operation_that_no_version_defines_is_refused(twins, new_topic, version):
+    topic = new_topic()
+    unknown = ErrorCode.UNKNOWN_SERVER_ERROR
+    for kind, name, setting in (
+        (TOPIC, topic, "segment.ms"),
+        (BROKER, "", "log.retention.ms"),
+        (LOGGER, "0", "kafka"),
+    ):
+        assert increment(twins, version, kind, name, (setting, 9, "7")) == unknown
+        refused = increment(twins, version, kind, name, (setting, 9, None))
+        assert refused == ErrorCode.INVALID_REQUEST
+    assert overrides(twins, topic) == {}
+
+
+def test_the_last_entry_of_a_topic_in_an_incremental_request_is_applied(twins, new_topic):
+    topic, other = new_topic(), new_topic()
+    request = incremental_alter_configs.IncrementalAlterConfigsRequest(
+        resources=[
+            incremental_alter_configs.AlterConfigsResource(
+                resource_type=TOPIC,
+                resource_name=name,
+                configs=[
+                    incremental_alter_configs.AlterableConfig(
+                        name=key, config_operation=SET, value=value
+                    )
+                ],
+            )
+            for name, key, value in (
+                (topic, "no.such.setting", "1"),
+                (other, "segment.ms", "6"),
+                (topic, "segment.ms", "7"),
+            )
+        ]
+    )
+    answer = twins.ask(request, 1)
+    assert [it["error_code"] for it in answer["responses"]] == [0, 0]
+    wait_until(lambda: overrides(twins, topic) == {"segment.ms": "7"})
+
+
+@pytest.mark.parametrize("configs", [[("segment.ms", None)], [("segment.ms", "7")]])
+def test_alter_configs_fails_as_a_whole_for_a_null_value_or_a_topic_named_twice(
+    twins, new_topic, configs
+):
+    topic, other = new_topic(), new_topic()
+    is_null = configs[0][1] is None
+    request = alter_configs.AlterConfigsRequest(
+        resources=[
+            alter_configs.AlterConfigsResource(
+                resource_type=TOPIC,
+                resource_name=name,
+                configs=[alter_configs.AlterableConfig(name=k, value=v) for k, v in configs],
+            )
+            for name in ([topic, other] if is_null else [topic, topic, other])
+        ]
+    )
+    answer = twins.ask(request, 1)
+    codes = {it["error_code"] for it in answer["responses"]}
+    assert codes == {ErrorCode.UNKNOWN_SERVER_ERROR}
+    assert overrides(twins, topic) == overrides(twins, other) == {}
 
 
 def wait_until(condition):

@@ -284,3 +284,32 @@ def test_a_log_with_too_many_batches_is_left_as_it_is(partition, monkeypatch):
     plan = plan_repair(DISK, str(directory), RepairRequest())
     assert not plan.segments
     assert "too many" in plan.notes[0]
+
+
+class FullDisk(RealDisk):
+    """Has room for `files` new files."""
+
+    def __init__(self, files):
+        self._left = files
+
+    def open(self, path, *, create=False, read_only=False):
+        file = super().open(path, create=create, read_only=read_only)
+        self._left -= create
+        if self._left < 0:
+            raise StorageError(f"{path}: no space left on device")
+        return file
+
+
+def test_a_backup_that_does_not_fit_leaves_nothing_behind(damaged, tmp_path):
+    before = files(damaged.parent)
+    plan = plan_repair(DISK, str(damaged), RepairRequest())
+    own = tmp_path / "own"
+    own.mkdir()
+    (own / "notes").write_text("kept")
+    for room in range(3):
+        for backup in (tmp_path / "backup", own):
+            with pytest.raises(StorageError, match="no space left"):
+                apply_plans(FullDisk(room), [plan], str(backup))
+    assert files(damaged.parent) == before
+    assert files(own) == {"notes": b"kept"}
+    assert not (tmp_path / "backup").exists()

@@ -250,7 +250,7 @@ def test_a_zookeeper_that_does_not_answer(tmp_path):
 def test_a_seed_topic_that_is_there_stays_as_it_is(data):
     records, errors = kept(data, "--seed-topic", "kept:3")
     assert records == [b"precious"]
-    assert "seed topic kept already exists with 1 partitions" in errors
+    assert "seed topic kept already exists with 1 partition" in errors
 
 
 def test_a_ready_file_that_cannot_be_written(tmp_path):

@@ -101,13 +101,28 @@ def test_golden_logs_are_appended_to(golden, load, tmp_path, capsys):
 
 def test_second_import_is_appended_to_the_first(load, logs, tmp_path, capsys):
     load(table_of(tmp_path / "a.ndjson"), topic="orders", partitions=2)
-    (logs / ".kafka_cleanshutdown").touch()
     load(table_of(tmp_path / "b.ndjson", first=300), topic="orders")
     assert is_sound(logs, capsys)
     for records in records_in(logs).values():
         assert [it.offset for it in records] == list(range(len(records)))
     found = sorted(int(it.value[1:]) for records in records_in(logs).values() for it in records)
     assert found == list(range(600))
+
+
+def test_directory_that_an_import_created_takes_another_topic(load, logs, tmp_path, capsys):
+    load(table_of(tmp_path / "a.ndjson"), topic="orders", partitions=2)
+    load(table_of(tmp_path / "b.ndjson"), topic="users", partitions=1)
+    assert is_sound(logs, capsys)
+    assert records_in(logs, "users").keys() == {0}
+
+
+@pytest.mark.parametrize("name", ["meta.properties", "recovery-point-offset-checkpoint"])
+def test_directory_that_a_broker_left_unclean_is_rejected(load, logs, tmp_path, name):
+    table = table_of(tmp_path / "t.ndjson")
+    load(table, topic="orders", partitions=2)
+    (logs / name).touch()
+    with pytest.raises(UsageError, match="not shut down cleanly"):
+        load(table, topic="users", partitions=1)
 
 
 def test_empty_partition_of_a_new_topic_exists(load, logs, tmp_path, capsys):
@@ -163,6 +178,7 @@ def test_row_for_a_missing_partition_is_rejected(load, tmp_path):
 def test_directory_of_a_running_or_killed_broker_is_left_alone(load, logs, tmp_path):
     table = table_of(tmp_path / "t.ndjson")
     load(table, topic="orders", partitions=2)
+    (logs / ".kctl-import").unlink()
     with pytest.raises(UsageError, match="not shut down cleanly"):
         load(table, topic="orders")
     lock = RealDisk().lock(str(logs / ".lock"))
@@ -174,7 +190,6 @@ def test_directory_of_a_running_or_killed_broker_is_left_alone(load, logs, tmp_p
 def test_topic_with_only_some_of_its_partitions_is_rejected(load, logs, tmp_path):
     table = table_of(tmp_path / "t.ndjson")
     load(table, topic="orders", partitions=3)
-    (logs / ".kafka_cleanshutdown").touch()
     shutil.rmtree(logs / "orders-1")
     with pytest.raises(UsageError, match="holds partitions 0, 2 of orders, not all"):
         load(table, topic="orders")
@@ -255,7 +270,7 @@ def test_discarded_interrupted_import_leaves_nothing(load, logs, tmp_path, capsy
     with pytest.raises(Killed):
         load(table, disk=MortalDisk(6), topic="orders", partitions=2)
     load(table_of(tmp_path / "u.ndjson", 10), topic="users", partitions=1)
-    assert sorted(it.name for it in logs.iterdir()) == [".lock", "users-0"]
+    assert sorted(it.name for it in logs.iterdir()) == [".kctl-import", ".lock", "users-0"]
     assert is_sound(logs, capsys)
 
 
@@ -270,4 +285,5 @@ def test_other_import_is_rejected_while_one_is_partly_installed(load, logs, tmp_
     with pytest.raises(UsageError, match="is incomplete"):
         load(other, topic="users", partitions=1)
     assert load(table, topic="orders", partitions=2).is_taken_up
-    assert sorted(it.name for it in logs.iterdir()) == [".lock", "orders-0", "orders-1"]
+    names = sorted(it.name for it in logs.iterdir() if not it.name.startswith("."))
+    assert names == ["orders-0", "orders-1"]

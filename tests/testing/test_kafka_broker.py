@@ -138,7 +138,7 @@ def test_records_that_come_late_are_waited_for(kafka_broker):
     ("count", "sent", "words"),
     [
         (2, 1, r"expected 2 records in 'orders' within 0.05 s, found 1\n.*value=b'0'"),
-        (1, 2, r"expected 1 records in 'orders', found 2\n"),
+        (1, 2, r"expected 1 record in 'orders', found 2\n"),
         (0, 1, r"expected 0 records in 'orders', found 1\n"),
         (None, 0, r"expected records in 'orders' within 0.05 s, found 0$"),
     ],

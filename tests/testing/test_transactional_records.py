@@ -84,7 +84,7 @@ def test_an_open_transaction_does_not_satisfy_assert_produces(kafka_broker):
         client.flush(TIMEOUT_S)
 
     with (
-        pytest.raises(AssertionError, match=r"expected 1 records .* found 0"),
+        pytest.raises(AssertionError, match=r"expected 1 record .* found 0"),
         kafka_broker.assert_produces("orders", count=1, timeout=0.05),
     ):
         write("undecided")

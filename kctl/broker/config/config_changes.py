@@ -34,7 +34,7 @@ class AlterOperation(IntEnum):
     SUBTRACT = 3
 
 
-_WITH_VALUE = (AlterOperation.SET, AlterOperation.APPEND, AlterOperation.SUBTRACT)
+_OPERATIONS = tuple(AlterOperation)
 
 
 class ConfigChange(NamedTuple):
@@ -89,7 +89,7 @@ def incremented(
             )
             result[name] = ",".join(after)
         else:
-            raise ApiError(ErrorCode.INVALID_REQUEST, f"Unknown AlterConfigOp type {operation}")
+            raise unknown_operation()
     return result
 
 
@@ -102,14 +102,27 @@ def check_changes(changes: Sequence[ConfigChange]) -> None:
             f"Error due to duplicate config keys : {','.join(repeated)}",
         )
     nulls = [
-        f"{AlterOperation(change.operation).name}:{change.name}"
+        f"{_verb(change.operation)}:{change.name}"
         for change in changes
-        if change.value is None and change.operation in _WITH_VALUE
+        if change.value is None and change.operation != AlterOperation.DELETE
     ]
     if nulls:
         raise ApiError(
             ErrorCode.INVALID_REQUEST, f"Null value not supported for : {','.join(nulls)}"
         )
+
+
+def unknown_operation() -> ApiError:
+    """Return the error for an operation that no version of the request defines.
+
+    Apache Kafka does not expect one and returns the text of a Scala MatchError.
+    """
+    return ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, "null")
+
+
+def _verb(operation: int) -> str:
+    """Return the name of an operation; Apache Kafka calls an unknown one "null"."""
+    return AlterOperation(operation).name if operation in _OPERATIONS else "null"
 
 
 def _items(text: str) -> list[str]:

@@ -9,7 +9,9 @@ Behaviour:
 - A change is written to the store and retried after a concurrent change; the store announces it,
   and every broker applies it on notification.
 - Secrets are never returned.
-- A resource named twice in one request is INVALID_REQUEST for both.
+- IncrementalAlterConfigs applies the last entry of a resource that it names twice, and returns one
+  result for it. AlterConfigs that names a resource twice, or contains a null value, changes nothing
+  and returns UNKNOWN_SERVER_ERROR for each of its resources.
 
 Versions: DescribeConfigs 0-3 (v1 synonyms, KIP-226; v3 types, KIP-569), AlterConfigs 0-1,
 IncrementalAlterConfigs 0-1 (KIP-339).
@@ -18,7 +20,6 @@ Kafka 2.7: kafka.server.AdminManager.
 """
 
 import re
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -67,10 +68,11 @@ _RESOURCE_NAMES = {
     BROKER_RESOURCE: "BROKER",
     BROKER_LOGGER_RESOURCE: "BROKER_LOGGER",
 }
-# Work in units of `Pace`: the description of a resource and of each of its configs; the alteration
+# Work in units of `Pace`: a name that is looked up; the description of a resource and of each of its configs; the alteration
 # of a topic, and of a broker, whose configs in force are computed.
 UNITS_PER_RESOURCE = 10
 UNITS_PER_CONFIG = 5
+UNITS_PER_NAME = 2
 UNITS_OF_TOPIC = 50
 UNITS_OF_BROKER = 2_000
 _INTEGER = re.compile(r"[+-]?[0-9]{1,10}")
@@ -253,17 +255,26 @@ def handle_incremental_alter_configs(services: Services, request: Request) -> No
 async def _alter(services: Services, request: Request, *, is_incremental: bool) -> None:
     module: Any = incremental_alter_configs if is_incremental else alter_configs
     body = request.body
-    counts = Counter((r.resource_type, r.resource_name) for r in body.resources)
     responses = []
     pace = pace_of(services.runtime.scheduler)
-    for resource in body.resources:
+    # The last entry of a resource stands at the place of its first.
+    resources = {}
+    has_null = False
+    for it in body.resources:
+        resources[it.resource_type, it.resource_name] = it
+        has_null = has_null or any(config.value is None for config in it.configs)
+        await pace.spend(UNITS_PER_NAME + len(it.configs))
+    refusal = None
+    if not is_incremental:
+        refusal = _refusal(has_null=has_null, has_repeated=len(resources) < len(body.resources))
+    for resource in resources.values() if refusal is None else body.resources:
         kind, name = resource.resource_type, resource.resource_name
         response = module.AlterConfigsResourceResponse(
             resource_type=kind, resource_name=name, error_message=None
         )
         try:
-            if counts[kind, name] > 1:
-                raise ApiError(ErrorCode.INVALID_REQUEST, "Each resource must appear at most once")
+            if refusal is not None:
+                raise refusal
             await _alter_one(services, resource, is_incremental, body.validate_only)
         except ApiError as error:
             response.error_code, response.error_message = error.code, error.reason
@@ -274,6 +285,15 @@ async def _alter(services: Services, request: Request, *, is_incremental: bool) 
         await pace.spend(UNITS_OF_BROKER if kind == BROKER_RESOURCE else UNITS_OF_TOPIC)
     answer = module.IncrementalAlterConfigsResponse if is_incremental else None
     request.reply((answer or module.AlterConfigsResponse)(responses=responses))
+
+
+def _refusal(*, has_null: bool, has_repeated: bool) -> ApiError | None:
+    """Return why Apache Kafka fails to read an AlterConfigs request, None if it does not fail."""
+    if has_null:
+        return ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, "value")
+    if has_repeated:
+        return ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, "Duplicate key")
+    return None
 
 
 async def _alter_one(

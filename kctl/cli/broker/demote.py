@@ -9,11 +9,12 @@ from kctl.admin.dead_brokers import DeadBrokers
 from kctl.cli.declaration.command import INT32_NUMBER
 from kctl.cli.declaration.declarations import Argument, Option
 from kctl.cli.failures import DONE
-from kctl.cli.items import counted, row, show_results
+from kctl.cli.items import row, show_results
 from kctl.cli.reassign.access import change_on_cluster
 from kctl.cli.reassign.files import change_table, dead_broker_notes
 from kctl.cli.reassign.plan import DeadBrokersOption
 from kctl.cli.session import Question, Session
+from kctl.counts import counted
 from kctl.errors import UsageError
 
 if TYPE_CHECKING:

@@ -14,6 +14,7 @@ from kctl.cli.reassign.job_output import JobOutput, run_job
 from kctl.cli.reassign.plan import DeadBrokersOption
 from kctl.cli.session import Question, Session
 from kctl.cli.units import format_bytes
+from kctl.counts import counted
 from kctl.errors import NotFoundError
 
 if TYPE_CHECKING:
@@ -85,7 +86,7 @@ def _heading(document: dict[str, Any]) -> str:
     name = f"broker {document['broker']}"
     held = (
         f"leads {document['leaders']} of {document['preferred_leaders']}, "
-        f"{document['replicas']} replicas, {document['out_of_sync']} out of sync"
+        f"{counted(document['replicas'], 'replica')}, {document['out_of_sync']} out of sync"
     )
     if not document["alive"]:
         return f"{name}  not alive  {held}"
@@ -168,7 +169,7 @@ def _finish(
         return status
     if left:
         session.output.say(
-            f"Broker {broker_id} still has {len(left)} replicas: run the command again."
+            f"Broker {broker_id} still has {counted(len(left), 'replica')}: run the command again."
         )
         return FAILED
     if stop is not None:

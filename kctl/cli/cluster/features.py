@@ -6,9 +6,10 @@ from kctl.cli.connect import parse_pairs
 from kctl.cli.declaration.command import INT16_MAX
 from kctl.cli.declaration.declarations import Argument
 from kctl.cli.failures import DONE
-from kctl.cli.items import counted, row, show_results
+from kctl.cli.items import row, show_results
 from kctl.cli.output import Table
 from kctl.cli.session import Question, Session
+from kctl.counts import counted
 from kctl.errors import UsageError
 
 if TYPE_CHECKING:

@@ -5,9 +5,9 @@ from typing import TYPE_CHECKING, Annotated
 
 from kctl.cli.declaration.declarations import Option
 from kctl.cli.failures import DONE, FAILED, UNREACHABLE
-from kctl.cli.items import counted
 from kctl.cli.output import Document, OutputFormat, Table
 from kctl.cli.session import Session
+from kctl.counts import counted
 from kctl.errors import KctlError
 
 if TYPE_CHECKING:

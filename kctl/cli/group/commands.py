@@ -19,9 +19,10 @@ from kctl.cli.group.zookeeper import (
     rebalance_check,
     refuse_with_zookeeper,
 )
-from kctl.cli.items import counted, row, show_results
+from kctl.cli.items import row, show_results
 from kctl.cli.output import Table
 from kctl.cli.session import Question, Session
+from kctl.counts import counted
 
 if TYPE_CHECKING:
     from kctl.admin.group_descriptions import GroupDescription

@@ -14,10 +14,10 @@ from kctl.cli.group.zookeeper import (
     describe_in_zookeeper,
     refuse_with_zookeeper,
 )
-from kctl.cli.items import counted
 from kctl.cli.output import OutputFormat, Table
 from kctl.cli.session import Session
 from kctl.cli.units import format_instant, parse_duration_ms
+from kctl.counts import counted
 from kctl.errors import UsageError
 
 if TYPE_CHECKING:

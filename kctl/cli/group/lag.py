@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 from kctl.cli.declaration.declarations import Argument, Option
 from kctl.cli.failures import DONE, FAILED
 from kctl.cli.group.listing import left_out, report_missing_brokers
-from kctl.cli.items import counted
 from kctl.cli.output import OutputFormat, Table
 from kctl.cli.session import Session
 from kctl.cli.units import format_bytes, format_duration, format_instant, parse_duration_ms
+from kctl.counts import counted
 from kctl.errors import UsageError
 from kctl.runtime.terminal_text import for_log_line
 

@@ -4,8 +4,8 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from kctl.cli.failures import DONE, FAILED
-from kctl.cli.items import counted
 from kctl.cli.session import Session
+from kctl.counts import counted
 
 if TYPE_CHECKING:
     from kctl.admin.group_descriptions import GroupList

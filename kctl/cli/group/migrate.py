@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 from kctl.cli.declaration.declarations import Argument, Option
 from kctl.cli.failures import DONE, FAILED
 from kctl.cli.group.zookeeper import NeededZooKeeperOption, run_on_zookeeper, shown_number
-from kctl.cli.items import counted, row, show_results
+from kctl.cli.items import row, show_results
 from kctl.cli.output import Table
 from kctl.cli.session import Question, Session
 from kctl.cli.text_files import read_text
+from kctl.counts import counted
 from kctl.errors import UsageError
 
 if TYPE_CHECKING:

@@ -8,10 +8,10 @@ from kctl.cli.connect import ConnectOptions, resolve
 from kctl.cli.declaration.command import DANGEROUS, READS, Range, remote_command
 from kctl.cli.declaration.declarations import Argument, CommandGroup, Option
 from kctl.cli.failures import DONE, FAILED
-from kctl.cli.items import counted
 from kctl.cli.output import Table
 from kctl.cli.session import Question, Session
 from kctl.configs.link_configs import OnLoss
+from kctl.counts import counted
 from kctl.errors import UsageError
 from kctl.lazy_dataclass import dataclass
 

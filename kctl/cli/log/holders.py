@@ -3,6 +3,7 @@
 from typing import TYPE_CHECKING
 
 from kctl.cli.failures import DONE
+from kctl.counts import counted
 from kctl.errors import UsageError
 from kctl.java_hash import abs_java_hash
 
@@ -39,7 +40,7 @@ def show_holders(
         count, is_guess = _partition_count(numbers)
         partition = abs_java_hash(name) % count
         place = numbers.get(partition, "not in these directories")
-        guess = f"  (if it has {count} partitions)" if is_guess else ""
+        guess = f"  (if it has {counted(count, 'partition')})" if is_guess else ""
         output.write(f"{topic}-{partition}  {name}  {place}{guess}\n")
     return DONE
 

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 from kctl.cli.failures import DONE, FAILED
 from kctl.cli.output import Output, OutputFormat
 from kctl.cli.units import format_instant
+from kctl.counts import counted
 
 if TYPE_CHECKING:
     from kctl.cli.tables.spark import SparkOptions
@@ -123,8 +124,9 @@ def stats_text(stats: "LogStats", document: dict[str, Any], width: int | None = 
         times = f"{format_instant(stats.min_timestamp)} to {format_instant(stats.max_timestamp)}"
     facts = (
         (
-            f"{stats.files} files, {stats.size} bytes, {stats.batches} batches, "
-            f"{stats.records} records"
+            f"{counted(stats.files, 'file')}, {counted(stats.size, 'byte')}, "
+            f"{stats.batches} batch{'' if stats.batches == 1 else 'es'}, "
+            f"{counted(stats.records, 'record')}"
         ),
         f"offsets {stats.first_offset} to {stats.last_offset}  {times}".rstrip(),
         (

@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING, Annotated
 from kctl.cli.declaration.command import READS, remote_command
 from kctl.cli.declaration.declarations import Argument, CommandGroup, Option
 from kctl.cli.failures import DONE, FAILED
-from kctl.cli.items import counted
 from kctl.cli.log.repair_options import BackupOption, ExtractOptions, RepairOptions
 from kctl.cli.log.repair_sources import Requests, warn_of_lost_records
 from kctl.cli.output import Output, OutputFormat, Table
 from kctl.cli.session import Session
+from kctl.counts import counted
 from kctl.errors import UsageError
 
 if TYPE_CHECKING:

@@ -9,9 +9,9 @@ from contextlib import ExitStack
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from kctl.cli.items import counted
 from kctl.cli.session import Session
 from kctl.cli.units import format_bytes
+from kctl.counts import counted
 from kctl.errors import KctlError, UsageError
 
 if TYPE_CHECKING:

@@ -9,10 +9,11 @@ from kctl.cli.declaration.command import (
 )
 from kctl.cli.declaration.declarations import Argument, CommandGroup, Option
 from kctl.cli.failures import DONE, FAILED
-from kctl.cli.items import counted, positive
+from kctl.cli.items import positive
 from kctl.cli.output import OutputFormat
 from kctl.cli.session import Session
 from kctl.cli.tables.spark import SparkOptions
+from kctl.counts import counted
 from kctl.errors import UsageError
 from kctl.runtime.real.paths import absolute, with_directory_names
 

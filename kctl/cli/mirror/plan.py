@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 from kctl.cli.failures import DONE, FAILED
 from kctl.cli.mirror.ends import EndOptions
 from kctl.cli.mirror.topic_options import TopicOptions
+from kctl.counts import counted
 
 if TYPE_CHECKING:
     from kctl.mirror.mirror_plan import TopicPlan
@@ -37,7 +38,7 @@ def document_of(plan: "TopicPlan") -> dict[str, Any]:
     """Return the plan for a topic as a document."""
     changes = [f"{name}={value}" for name, value in sorted(plan.configs.items())]
     if plan.adds_partitions:
-        changes.insert(0, f"{plan.partitions - plan.partitions_before} partitions more")
+        changes.insert(0, f"{counted(plan.partitions - plan.partitions_before, 'partition')} more")
     return {
         "topic": plan.source,
         "target": plan.target,

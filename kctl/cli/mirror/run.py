@@ -5,7 +5,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from kctl.cli.declaration.declarations import Option
 from kctl.cli.failures import DONE, FAILED
-from kctl.cli.items import counted
 from kctl.cli.metrics_options import MetricsOptions
 from kctl.cli.mirror.change_options import ChangeOptions
 from kctl.cli.mirror.ends import EndOptions
@@ -14,6 +13,7 @@ from kctl.cli.mirror.mm2_options import Mm2Options
 from kctl.cli.mirror.run_metered import run_with_metrics
 from kctl.cli.mirror.topic_options import DEFAULT_NAME, NameOption, TopicOptions
 from kctl.cli.units import parse_rate
+from kctl.counts import counted
 from kctl.errors import UsageError
 from kctl.lazy_dataclass import dataclass
 from kctl.mirror.loss import OnLoss

@@ -5,12 +5,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from kctl.cli.declaration.declarations import Argument, Option
 from kctl.cli.failures import DONE, FAILED
-from kctl.cli.items import counted
 from kctl.cli.mirror.ends import EndOptions
 from kctl.cli.mirror.status import unknown_topics
 from kctl.cli.mirror.topic_options import DEFAULT_NAME, NameOption
 from kctl.cli.output import Output, Table
 from kctl.cli.session import Question, Session
+from kctl.counts import counted
 from kctl.lazy_dataclass import dataclass
 
 if TYPE_CHECKING:

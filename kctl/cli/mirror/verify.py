@@ -15,6 +15,7 @@ from kctl.cli.mirror.ends import EndOptions
 from kctl.cli.mirror.topic_options import ExcludeOption, RenameOption, SourceAliasOption
 from kctl.cli.output import Output, Table
 from kctl.cli.tables.spark import SparkOptions
+from kctl.counts import counted
 from kctl.errors import UsageError
 from kctl.lazy_dataclass import dataclass
 from kctl.mirror.comparison import Comparison
@@ -326,7 +327,7 @@ def _result(it: "VerifiedPartition") -> str:
     if it.pending_keys:
         notes.append(f"{it.pending_keys} keys were written since, and are not compared")
     if it.keyless:
-        notes.append(f"{it.keyless} records without a key are not compared")
+        notes.append(f"not compared: {counted(it.keyless, 'record')} without a key")
     return "; ".join(["equal" if it.is_equal else "different", *notes])
 
 

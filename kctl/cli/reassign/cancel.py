@@ -4,11 +4,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from kctl.cli.declaration.declarations import Argument, Option
 from kctl.cli.failures import DONE
-from kctl.cli.items import counted, row, show_results
+from kctl.cli.items import row, show_results
 from kctl.cli.output import Table
 from kctl.cli.reassign.access import change_on_cluster
 from kctl.cli.reassign.files import read_reassignment
 from kctl.cli.session import Question, Session
+from kctl.counts import counted
 from kctl.errors import UsageError
 
 if TYPE_CHECKING:

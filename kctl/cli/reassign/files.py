@@ -3,10 +3,10 @@
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from kctl.cli.items import counted
 from kctl.cli.output import Table
 from kctl.cli.text_files import read_text
 from kctl.cli.units import format_bytes, format_duration
+from kctl.counts import counted
 from kctl.errors import UsageError
 
 if TYPE_CHECKING:

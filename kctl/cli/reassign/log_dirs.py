@@ -5,10 +5,10 @@ from typing import TYPE_CHECKING, Any
 
 from kctl.admin.dead_brokers import brokers_text
 from kctl.cli.failures import DONE
-from kctl.cli.items import counted
 from kctl.cli.reassign.files import rollback_path
 from kctl.cli.session import Session
 from kctl.cli.units import format_bytes
+from kctl.counts import counted
 from kctl.errors import UsageError
 
 if TYPE_CHECKING:

@@ -10,6 +10,7 @@ from kctl.cli.reassign.execute import FileArgument
 from kctl.cli.reassign.files import read_reassignment
 from kctl.cli.reassign.job_output import say_restored
 from kctl.cli.session import Session
+from kctl.counts import counted
 from kctl.errors import UsageError
 
 if TYPE_CHECKING:
@@ -105,7 +106,7 @@ def _pace_text(partitions: int, rate: int, left_bytes: int) -> str:
     from kctl.cli.units import format_bytes, format_duration
 
     left = f", {format_duration(left_bytes * 1000 // rate)} left" if rate else ""
-    return f"  {format_bytes(rate)}/s{left}, {partitions} partitions"
+    return f"  {format_bytes(rate)}/s{left}, {counted(partitions, 'partition')}"
 
 
 def _progress_row(it: "WatchedMove") -> dict[str, Any]:

@@ -11,7 +11,7 @@ from kctl.cli.declaration.command import (
 )
 from kctl.cli.declaration.declarations import Argument, CommandGroup, Option
 from kctl.cli.failures import DONE
-from kctl.cli.items import counted, positive
+from kctl.cli.items import positive
 from kctl.cli.output import DocumentStream, Output, OutputFormat
 from kctl.cli.pipes import is_stdout_left, leave_stdout
 from kctl.cli.read_options import OffsetOption, PartitionOption, partition_numbers
@@ -19,6 +19,7 @@ from kctl.cli.records.select_options import SelectOptions
 from kctl.cli.records.value_options import ValueDecoder, ValueOptions
 from kctl.cli.records.zookeeper_group import ZooKeeperOption, check_options
 from kctl.cli.session import Session
+from kctl.counts import counted
 from kctl.errors import TimedOutError, UsageError
 from kctl.export.options import Isolation
 from kctl.lazy_dataclass import dataclass

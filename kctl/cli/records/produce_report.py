@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from kctl.cli.failures import DONE, FAILED, describe, exit_status_of
-from kctl.cli.items import counted
 from kctl.cli.output import OutputFormat
+from kctl.counts import counted
 from kctl.errors import KctlError
 
 if TYPE_CHECKING:
@@ -68,7 +68,7 @@ class ProduceReport:
             if self._is_transactional:
                 error.hint = "the transaction was aborted"
                 raise error
-            error.hint = f"the {self.written} records before it were written to {self._topic}"
+            error.hint = f"written to {self._topic} before it: {counted(self.written, 'record')}"
             raise error
 
     def add(self, results: "Sequence[ProducedRecord]", stopped_by: KctlError | None) -> None:
@@ -122,7 +122,7 @@ class ProduceReport:
         if self._failed:
             aborted = ": the transaction was aborted" if self._is_aborted else ""
             total = self.written + self._failed
-            output.say(f"error: {self._failed} of {total} records failed{aborted}")
+            output.say(f"error: {self._failed} of {counted(total, 'record')} failed{aborted}")
         return FAILED if self._failed else DONE
 
     def say_where_it_stopped(self) -> None:

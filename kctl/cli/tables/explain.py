@@ -3,11 +3,12 @@
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from kctl.cli.items import counted, positive
+from kctl.cli.items import positive
 from kctl.cli.output import OutputFormat
 from kctl.cli.session import Session
 from kctl.cli.tables.spark import SparkOptions
 from kctl.cli.units import format_bytes
+from kctl.counts import counted
 
 if TYPE_CHECKING:
     from kctl.export.explain import ExportPlan
@@ -32,7 +33,7 @@ def explain(
     size = f" ({format_bytes(plan.bytes)})" if plan.bytes else ""
     partitions = counted(sum(it.offsets > 0 for it in plan.partitions), "partition")
     output.say(
-        f"would read {plan.offsets:,} offsets{size} of {partitions}"
+        f"would read {counted(plan.offsets, 'offset', ',')}{size} of {partitions}"
         f" in {counted(plan.tasks, 'task')} {_where(request, on_spark, jobs)}"
     )
     if request.retention_ms is not None:
@@ -50,7 +51,9 @@ def _expiry(request: "ExportRequest", retention_ms: int, now_ms: int) -> str:
     if request.options.table_format.is_lake:
         return text
     found = list(expiry.old_files(now_ms))
-    return f"{text}: {len(found):,} files ({format_bytes(sum(it.size for it in found))})"
+    return (
+        f"{text}: {counted(len(found), 'file', ',')} ({format_bytes(sum(it.size for it in found))})"
+    )
 
 
 def _where(request: "ExportRequest", on_spark: SparkOptions, jobs: int | None) -> str:

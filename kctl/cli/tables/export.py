@@ -19,6 +19,7 @@ from kctl.cli.tables.export_schema import SchemaOptions, registry_reader, value_
 from kctl.cli.tables.follow import RunOptions, expire, follow
 from kctl.cli.tables.spark import SparkOptions
 from kctl.cli.tables.table_options import FailureOptions, TableOptions
+from kctl.counts import counted
 from kctl.errors import UsageError
 from kctl.export.options import ExportOptions, FieldFormat, Isolation, TableFormat
 from kctl.records.bulk import require_bulk
@@ -200,7 +201,7 @@ def _from_files(request: "ExportRequest", jobs: int | None) -> "ExportReport":
         return map_in_processes(partial(work, plan.task()), plan.items(), processes, draw)
 
     def draw(done: int) -> None:
-        bars[0].update(done, detail=f", {records:,} records" if records else "")
+        bars[0].update(done, detail=f", {counted(records, 'record', ',')}" if records else "")
 
     def count(row: "ManifestRow") -> None:
         nonlocal records

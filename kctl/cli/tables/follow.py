@@ -11,6 +11,7 @@ from kctl.cli.pipes import write_over
 from kctl.cli.session import Session
 from kctl.cli.tables.spark import SparkOptions, spark_connection, spark_session
 from kctl.cli.units import format_bytes, parse_duration_ms, parse_size
+from kctl.counts import counted
 from kctl.errors import UsageError
 from kctl.lazy_dataclass import dataclass
 
@@ -189,7 +190,7 @@ def expire(session: Session, request: "ExportRequest", retention_ms: int | None)
 def expired_text(expired: "Expired") -> str:
     """Return the line that reports what was removed."""
     size = f" ({format_bytes(expired.bytes)})" if expired.bytes else ""
-    return f"removed {expired.files:,} files{size} of old days and hours"
+    return f"removed {counted(expired.files, 'file', ',')}{size} of old days and hours"
 
 
 def _run(
@@ -220,9 +221,9 @@ class _Line:
         self._rows += caught.rows
         seconds = max(caught.elapsed_ms, 1) / 1_000
         text = (
-            f"committed {caught.rows:,} records ({caught.log_bytes / _MIB:,.1f} MiB, "
-            f"{caught.rows / seconds:,.0f}/s) of {caught.partitions} partitions; "
-            f"lag {caught.lag:,} records"
+            f"committed {counted(caught.rows, 'record', ',')} ({caught.log_bytes / _MIB:,.1f} MiB, "
+            f"{caught.rows / seconds:,.0f}/s) of {counted(caught.partitions, 'partition')}; "
+            f"lag {counted(caught.lag, 'record', ',')}"
         )
         if caught.dead_letters:
             text += f"; {caught.dead_letters:,} dead letters"

@@ -15,12 +15,13 @@ from kctl.cli.declaration.command import (
 from kctl.cli.declaration.declarations import Argument, CommandGroup, Option
 from kctl.cli.failures import DONE, exit_status_of
 from kctl.cli.failures import report as report_error
-from kctl.cli.items import counted, positive
+from kctl.cli.items import positive
 from kctl.cli.output import Table
 from kctl.cli.records.produce import Codec
 from kctl.cli.session import Session
 from kctl.cli.tables.spark import SparkOptions, spark_session
 from kctl.cli.units import parse_size
+from kctl.counts import counted
 from kctl.errors import UsageError
 from kctl.records.bulk import require_bulk
 from kctl.runtime.real.paths import absolute
@@ -200,7 +201,7 @@ def _to_files(
             }
             for name, is_new in {it.topic: it.is_new for it in plan.targets}.items()
         ]
-        return _is_wanted(session, Table(columns, rows), f"Import {plan.rows} rows?")
+        return _is_wanted(session, Table(columns, rows), f"Import {counted(plan.rows, 'row')}?")
 
     report = load_files(disk, tables, into, options, session.now_ms(), runner, confirm)
     if report is None:
@@ -241,7 +242,9 @@ def _to_brokers(session: Session, tables: list[str], options: "LoadOptions", ski
     parts = find_parts(tables, options.table_format, options.null_text)
     places = check_rows(parts, options, session.now_ms())
     counts = session.run(lambda admin: check_live(admin.router, places))
-    if not _is_wanted(session, _live_plan(places, counts), f"Write {places.rows - skip} records?"):
+    if not _is_wanted(
+        session, _live_plan(places, counts), f"Write {counted(places.rows - skip, 'record')}?"
+    ):
         return DONE
     size = sum(part.size for part in parts)
     bar = ProgressBar(size)

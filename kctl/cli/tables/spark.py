@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from kctl.cli.declaration.declarations import Option
 from kctl.cli.pipes import write_message
 from kctl.cli.session import Session
+from kctl.counts import counted
 from kctl.errors import KctlError, UsageError, missing_extra
 from kctl.lazy_dataclass import dataclass
 from kctl.records.bulk import require_bulk
@@ -191,7 +192,7 @@ class ExportProgress:
         """Draw what is done now."""
         if self._bar is not None:
             done = self.counter.done
-            detail = f", {done.rows:,} records, {done.splits} of {self._tasks} tasks"
+            detail = f", {counted(done.rows, 'record', ',')}, {done.splits} of {self._tasks} tasks"
             self._bar.update(done.bytes if self._has_sizes else done.offsets, detail=detail)
 
     def close(self) -> None:

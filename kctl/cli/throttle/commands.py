@@ -5,10 +5,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 from kctl.cli.declaration.command import CHANGES, DANGEROUS, READS, remote_command
 from kctl.cli.declaration.declarations import Argument, CommandGroup, Option
 from kctl.cli.failures import DONE
-from kctl.cli.items import counted, row, show_results
+from kctl.cli.items import row, show_results
 from kctl.cli.output import Table
 from kctl.cli.reassign.access import ZooKeeperOption, run_on_cluster
 from kctl.cli.session import Session
+from kctl.counts import counted
 
 if TYPE_CHECKING:
     from kctl.admin.configs import ConfigResource

@@ -14,7 +14,7 @@ from kctl.cli.declaration.command import (
 )
 from kctl.cli.declaration.declarations import Argument, CommandGroup, Option
 from kctl.cli.failures import DONE, FAILED
-from kctl.cli.items import counted, positive, row, show_results
+from kctl.cli.items import positive, row, show_results
 from kctl.cli.output import OutputFormat, Table
 from kctl.cli.session import Question, Session
 from kctl.cli.topic.offsets07 import offsets_07
@@ -29,6 +29,7 @@ from kctl.cli.topic.view import (
     topic_document,
 )
 from kctl.cli.units import format_bytes
+from kctl.counts import counted
 from kctl.errors import UsageError
 
 if TYPE_CHECKING:

@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from kctl.cli.items import counted
 from kctl.cli.units import format_bytes
+from kctl.counts import counted
 
 if TYPE_CHECKING:
     from kctl.admin.topic_overview import TopicOverview

@@ -24,6 +24,7 @@ from typing import Any
 
 from pyspark.errors import PySparkException
 
+from kctl.counts import counted
 from kctl.errors import UsageError
 from kctl.export.live_plan import Ranges
 from kctl.export.options import ExportOptions
@@ -79,7 +80,7 @@ class PartitionRead:
         )
         if self.all_segments:
             text += (
-                f", {self.segments} of {self.all_segments} segments,"
+                f", {self.segments} of {counted(self.all_segments, 'segment')},"
                 f" {self.bytes} of {self.all_bytes} bytes"
             )
         if self.later:
@@ -105,8 +106,8 @@ class ReadPlan:
     def __str__(self) -> str:
         held = sum(it.end - it.first for it in self.partitions)
         count = sum(it.stop > it.start for it in self.partitions)
-        where = f"in {count} of {len(self.partitions)} partitions"
-        lines = [f"reads {self.offsets} of {held} offsets, {where}"]
+        where = f"in {count} of {counted(len(self.partitions), 'partition')}"
+        lines = [f"reads {self.offsets} of {counted(held, 'offset')}, {where}"]
         lines += [f"  {it}" for it in self.partitions]
         lines += [f"  selects no offsets: {it}" for it in self.unused]
         if any(it.is_time_open for it in self.partitions):

@@ -4,6 +4,7 @@ the run."""
 from collections.abc import Sequence
 from statistics import median
 
+from kctl.counts import counted
 from kctl.lazy_dataclass import dataclass
 
 SLOWEST_MAX = 3
@@ -31,7 +32,7 @@ def summary(times: Sequence[TaskTime]) -> list[str]:
     middle_ms = median(it.elapsed_ms for it in times)
     slowest = sorted(times, key=lambda it: (-it.elapsed_ms, it.split))[:SLOWEST_MAX]
     longest_ms = slowest[0].elapsed_ms
-    line = f"{len(times)} tasks on Spark: median {_seconds(middle_ms)}"
+    line = f"{counted(len(times), 'task')} on Spark: median {_seconds(middle_ms)}"
     line += f", longest {_seconds(longest_ms)}"
     is_skewed = len(times) >= _SKEW_TASKS_MIN and longest_ms > _SKEW * middle_ms
     if not is_skewed:
