@@ -195,7 +195,8 @@ def drain(
     if stuck:
         has = len(layout.assignment[stuck[0]])
         raise UsageError(
-            f"{stuck[0]} has {counted(has, 'replica')}: more than {counted(len(rest), 'broker')} or their racks can hold",
+            f"{stuck[0]} has {counted(has, 'replica')}: more than "
+            f"{counted(len(rest), 'broker')} or their racks can hold",
             hint="lower its replication factor first: kctl reassign plan set-rf",
         )
     balance_leaders(placement, touched)
@@ -360,7 +361,8 @@ def _check_none_is_stuck(placement: ReplicaPlacement, outside: Iterable[int]) ->
     stuck = _evacuate(placement, outside)
     if stuck:
         raise UsageError(
-            f"{stuck[0]} has more replicas than {counted(len(placement.brokers), 'broker')} can hold"
+            f"{stuck[0]} has more replicas than "
+            f"{counted(len(placement.brokers), 'broker')} can hold"
         )
 
 

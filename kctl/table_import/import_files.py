@@ -11,8 +11,8 @@ If a run dies before step 4, nothing has changed: the same command continues wit
 not done, and any other import discards them. If it dies later, the same command completes it. The
 staging directory is named as Kafka names a replica that is being deleted, so a broker that starts
 meanwhile removes it. The clean shutdown marker remains valid, because what is installed is durable
-and indexed. A directory without logs gets a marker of its own before step 5, so that further imports
-need no broker that starts and stops in between.
+and indexed. A directory without logs gets a marker of its own before step 5, so that no broker has
+to start and stop before the next import.
 
 Kafka 2.7: kafka.log.LogManager.loadLogs, kafka.log.Log.loadProducerState
 """

@@ -73,7 +73,8 @@ async def check_live(router: "Router", places: TablePlaces) -> dict[str, int]:
             raise _no_topic(topic) if is_unknown_topic(error) else error
         if wanted.highest >= count:
             raise UsageError(
-                f"Rows of {topic} name partition {wanted.highest}, but it has {counted(count, 'partition')}",
+                f"Rows of {topic} name partition {wanted.highest}, but it has "
+                f"{counted(count, 'partition')}",
                 hint="--repartition assigns partitions by key instead",
             )
     return counts

@@ -264,7 +264,8 @@ def _count(
         )
     if wanted.highest >= count:
         raise UsageError(
-            f"Rows of {topic} name partition {wanted.highest}, but it has {counted(count, 'partition')}",
+            f"Rows of {topic} name partition {wanted.highest}, but it has "
+            f"{counted(count, 'partition')}",
             hint="--repartition assigns partitions by key instead",
         )
     return count

@@ -115,9 +115,9 @@ def check_changes(changes: Sequence[ConfigChange]) -> None:
 def unknown_operation() -> ApiError:
     """Return the error for an operation that no version of the request defines.
 
-    Apache Kafka does not expect one and returns the text of a Scala MatchError.
+    Apache Kafka fails to match one, and returns this error without a message.
     """
-    return ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, "null")
+    return ApiError(ErrorCode.UNKNOWN_SERVER_ERROR)
 
 
 def _verb(operation: int) -> str:

@@ -10,8 +10,8 @@ Behaviour:
   and every broker applies it on notification.
 - Secrets are never returned.
 - IncrementalAlterConfigs applies the last entry of a resource that it names twice, and returns one
-  result for it. AlterConfigs that names a resource twice, or contains a null value, changes nothing
-  and returns UNKNOWN_SERVER_ERROR for each of its resources.
+  result for it. AlterConfigs with a null value changes nothing and returns UNKNOWN_SERVER_ERROR for
+  each of its resources; one that names a resource twice ends the connection.
 
 Versions: DescribeConfigs 0-3 (v1 synonyms, KIP-226; v3 types, KIP-569), AlterConfigs 0-1,
 IncrementalAlterConfigs 0-1 (KIP-339).
@@ -68,8 +68,8 @@ _RESOURCE_NAMES = {
     BROKER_RESOURCE: "BROKER",
     BROKER_LOGGER_RESOURCE: "BROKER_LOGGER",
 }
-# Work in units of `Pace`: a name that is looked up; the description of a resource and of each of its configs; the alteration
-# of a topic, and of a broker, whose configs in force are computed.
+# Work in units of `Pace`: a name that is looked up; the description of a resource and of each of its
+# configs; the alteration of a topic, and of a broker, whose configs in force are computed.
 UNITS_PER_RESOURCE = 10
 UNITS_PER_CONFIG = 5
 UNITS_PER_NAME = 2
@@ -266,7 +266,11 @@ async def _alter(services: Services, request: Request, *, is_incremental: bool) 
         await pace.spend(UNITS_PER_NAME + len(it.configs))
     refusal = None
     if not is_incremental:
-        refusal = _refusal(has_null=has_null, has_repeated=len(resources) < len(body.resources))
+        if len(resources) < len(body.resources):
+            request.close()
+            return
+        if has_null:
+            refusal = ApiError(ErrorCode.UNKNOWN_SERVER_ERROR)
     for resource in resources.values() if refusal is None else body.resources:
         kind, name = resource.resource_type, resource.resource_name
         response = module.AlterConfigsResourceResponse(
@@ -285,15 +289,6 @@ async def _alter(services: Services, request: Request, *, is_incremental: bool) 
         await pace.spend(UNITS_OF_BROKER if kind == BROKER_RESOURCE else UNITS_OF_TOPIC)
     answer = module.IncrementalAlterConfigsResponse if is_incremental else None
     request.reply((answer or module.AlterConfigsResponse)(responses=responses))
-
-
-def _refusal(*, has_null: bool, has_repeated: bool) -> ApiError | None:
-    """Return why Apache Kafka fails to read an AlterConfigs request, None if it does not fail."""
-    if has_null:
-        return ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, "value")
-    if has_repeated:
-        return ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, "Duplicate key")
-    return None
 
 
 async def _alter_one(
