@@ -151,7 +151,7 @@ def _obstacle(each: Translation, lags: Mapping[TopicPartition, PartitionStatus])
     # The lag first: a partition of which nothing was copied has no translation, either.
     lag = lags.get(each.partition)
     if lag is not None and lag.state is MirrorState.BEHIND:
-        return f"the mirror is {counted(lag.lag_records, 'record')} behind"
+        return f"the mirror is {counted(lag.lag_records or 0, 'record')} behind"
     if lag is not None and lag.state is not MirrorState.CAUGHT_UP:
         return lag.detail
     if each.to_partition is None:

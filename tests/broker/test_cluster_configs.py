@@ -4,7 +4,9 @@ import pytest
 
 from kctl.admin.topics import NewTopic
 from kctl.model import ReplicaAssignment, TopicPartition
+from kctl.protocol.error_codes import ErrorCode
 from kctl.protocol.messages import (
+    alter_configs,
     create_partitions,
     describe_configs,
     incremental_alter_configs,
@@ -129,3 +131,19 @@ def test_a_reassignment_keeps_partitions_that_the_controller_has_not_noticed(clu
         return await store.get_topic_assignment("t")
 
     assert cluster.run(story()).keys() == {0, 1}
+
+
+def test_alter_configs_that_names_a_topic_twice_changes_nothing(cluster):
+    request = alter_configs.AlterConfigsRequest(
+        resources=[
+            alter_configs.AlterConfigsResource(
+                resource_type=TOPIC_RESOURCE,
+                resource_name="t",
+                configs=[alter_configs.AlterableConfig(name="segment.ms", value=value)],
+            )
+            for value in ("7", "8")
+        ]
+    )
+    answer = cluster.run(cluster.router().send_to_broker(1, request))
+    assert [it.error_code for it in answer.responses] == [ErrorCode.INVALID_REQUEST] * 2
+    assert described(cluster, 1) == {}

@@ -63,7 +63,7 @@ def test_new_topic_is_a_valid_log(load, logs, tmp_path, capsys, codec, segment_b
         assert all(
             it.timestamp == number + 10**12 for it, number in zip(records, numbers, strict=True)
         )
-    assert [it.name for it in logs.iterdir() if "import" in it.name] == []
+    assert [it.name for it in logs.iterdir() if "kctl-import-" in it.name] == []
 
 
 def test_exported_golden_topics_are_imported_unchanged(golden, load, logs, tmp_path, capsys):

@@ -11,7 +11,8 @@ Behaviour:
 - Secrets are never returned.
 - IncrementalAlterConfigs applies the last entry of a resource that it names twice, and returns one
   result for it. AlterConfigs with a null value changes nothing and returns UNKNOWN_SERVER_ERROR for
-  each of its resources; one that names a resource twice ends the connection.
+  each of its resources; one that names a resource twice returns INVALID_REQUEST for each (Apache
+  Kafka 2.7.2 fails and never responds).
 
 Versions: DescribeConfigs 0-3 (v1 synonyms, KIP-226; v3 types, KIP-569), AlterConfigs 0-1,
 IncrementalAlterConfigs 0-1 (KIP-339).
@@ -68,8 +69,8 @@ _RESOURCE_NAMES = {
     BROKER_RESOURCE: "BROKER",
     BROKER_LOGGER_RESOURCE: "BROKER_LOGGER",
 }
-# Work in units of `Pace`: a name that is looked up; the description of a resource and of each of its
-# configs; the alteration of a topic, and of a broker, whose configs in force are computed.
+# Work in units of `Pace`: the description of a resource and of each of its configs; a name that is
+# looked up; the alteration of a topic, and of a broker, whose configs in force are computed.
 UNITS_PER_RESOURCE = 10
 UNITS_PER_CONFIG = 5
 UNITS_PER_NAME = 2
@@ -266,11 +267,10 @@ async def _alter(services: Services, request: Request, *, is_incremental: bool) 
         await pace.spend(UNITS_PER_NAME + len(it.configs))
     refusal = None
     if not is_incremental:
-        if len(resources) < len(body.resources):
-            request.close()
-            return
         if has_null:
             refusal = ApiError(ErrorCode.UNKNOWN_SERVER_ERROR)
+        elif len(resources) < len(body.resources):
+            refusal = ApiError(ErrorCode.INVALID_REQUEST, "Each resource must appear at most once")
     for resource in resources.values() if refusal is None else body.resources:
         kind, name = resource.resource_type, resource.resource_name
         response = module.AlterConfigsResourceResponse(
