@@ -63,7 +63,7 @@ class Loss:
         if self.kind is LossKind.DELETED:
             count = self.end - self.first
             if count == 1:
-                return f"record {self.first} was {self.kind}"
+                return f"record {self.first} was deleted before it was copied"
             return f"{count} records, {self.first} to {self.end - 1}, were {self.kind}"
         if self.kind is LossKind.TRUNCATED:
             return f"records {self.first} to {self.end - 1} were {self.kind}"

@@ -123,6 +123,8 @@ def wait_for_start(clusters, topic, start):
 
 
 def deleted(first, end):
+    if end - first == 1:
+        return f"record {first} was deleted before it was copied"
     return f"{end - first} records, {first} to {end - 1}, were deleted before they were copied"
 
 
