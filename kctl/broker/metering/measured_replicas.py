@@ -7,7 +7,6 @@ Kafka 2.7: kafka.server.BrokerTopicStats and its callers in ReplicaManager.
 """
 
 from collections.abc import Callable, Sequence
-from functools import partial
 from typing import Final
 
 from kctl.broker.log.log_manager import LogManager
@@ -112,23 +111,30 @@ class MeasuredReplicaManager(ReplicaManager):
             if info.first_offset >= 0:
                 counters.messages_in += info.last_offset - info.first_offset + 1
 
-    def fetch(
+    def is_complete(self, params: FetchParams, results: Sequence[FetchResult]) -> bool:
+        """Count the results of a fetch that completes at once, as nearly all do under load."""
+        if not ReplicaManager.is_complete(self, params, results):
+            return False
+        self._count_fetched(params.replica_id >= 0, results)
+        return True
+
+    def _wait_for_more(
         self,
         params: FetchParams,
         partitions: Sequence[tuple[str, FetchPartition]],
         on_done: Callable[[list[FetchResult]], object],
         on_error: Callable[[Exception], object],
-    ) -> None:
-        """Read, and count what is read."""
-        done = partial(self._count_fetched, on_done, params.is_from_follower)
-        ReplicaManager.fetch(self, params, partitions, done, on_error)
-
-    def _count_fetched(
-        self,
-        on_done: Callable[[list[FetchResult]], object],
-        is_from_follower: bool,
         results: list[FetchResult],
     ) -> None:
+        """Count what is read again."""
+
+        def counted(again: list[FetchResult]) -> None:
+            self._count_fetched(params.replica_id >= 0, again)
+            on_done(again)
+
+        super()._wait_for_more(params, partitions, counted, on_error, results)
+
+    def _count_fetched(self, is_from_follower: bool, results: Sequence[FetchResult]) -> None:
         topics = self._topics
         for result in results:
             counters = topics.get(result.topic)
@@ -146,7 +152,6 @@ class MeasuredReplicaManager(ReplicaManager):
                     counters.bytes_out += size
             elif result.error_code in _FAILED_FETCH:
                 counters.failed_fetch += 1
-        on_done(results)
 
 
 def _size(records: Records | CheckedRecords | KctlError) -> int:

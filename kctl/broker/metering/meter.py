@@ -11,13 +11,15 @@ from bisect import bisect_left
 from collections.abc import Callable
 
 from kctl.broker.metering.request_parts import (
+    FETCH_CONSUMER,
+    FETCH_FOLLOWER,
     FETCH_NAMES,
     PENDING_MAX,
     RequestParts,
     Totals,
     fetch_name,
 )
-from kctl.broker.metering.response_errors import error_codes, finder
+from kctl.broker.metering.response_errors import SEARCH, error_codes, success_counter
 from kctl.broker.network.connection_host import FastPath
 from kctl.broker.request import Request, RequestContext
 from kctl.broker.request_times import RequestTimes
@@ -176,15 +178,20 @@ class BrokerMeter:
     def answered_at_once(self, request: Request, response: Message | None, took_ns: int) -> None:
         """Count a small request whose response was sent while its handler ran, and its errors."""
         api_key = request.api_key
-        parts = None if api_key is _FETCH else self._parts_of.get(api_key)
+        if api_key is not _FETCH:
+            parts = self._parts_of.get(api_key)
+        elif request.body.replica_id < 0:
+            parts = self._parts_of.get(FETCH_CONSUMER)
+        else:
+            parts = self._parts_of.get(FETCH_FOLLOWER)
         if parts is None:
             parts = self._parts(request)
         if response is not None:
-            codes = parts.error_codes(response)
-            if any(codes):
-                self._count_errors(api_key, codes)
+            successes = parts.count_successes(response)
+            if successes == SEARCH:
+                self._count_errors(api_key, error_codes(response))
             else:
-                parts.successes += len(codes)
+                parts.successes += successes
         durations = parts.at_once_ns[request.api_version]
         durations.append(took_ns)
         if len(durations) >= PENDING_MAX:
@@ -196,7 +203,7 @@ class BrokerMeter:
         parts = self._parts_of.get(which)
         if parts is None:
             parts = self._parts_of[which] = RequestParts(
-                self._by_version(api_key), finder(api_key.response_class)
+                self._by_version(api_key), success_counter(api_key.response_class)
             )
             self.parts[which if isinstance(which, str) else api_key.title] = parts
             self._settle.append(parts.settle)

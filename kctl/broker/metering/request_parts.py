@@ -10,7 +10,7 @@ Kafka 2.7: kafka.network.RequestMetrics
 
 from collections.abc import Sequence
 
-from kctl.broker.metering.response_errors import Finder
+from kctl.broker.metering.response_errors import SuccessCounter
 from kctl.broker.request import Request
 from kctl.broker.request_times import RequestTimes
 from kctl.metrics.histogram import Histogram, HistogramValue, joined
@@ -40,7 +40,7 @@ class RequestParts:
     PENDING_MAX of them or `settle` is called."""
 
     __slots__ = (
-        "_by_version", "_pending", "at_once", "at_once_ns", "error_codes", "successes", "total",
+        "_by_version", "_pending", "at_once", "at_once_ns", "count_successes", "successes", "total",
         "versions", *PARTS,
     )  # fmt: skip
 
@@ -51,10 +51,10 @@ class RequestParts:
     response_queue: Histogram
     send: Histogram
 
-    def __init__(self, by_version: "Totals", error_codes: Finder) -> None:
+    def __init__(self, by_version: "Totals", count_successes: SuccessCounter) -> None:
         """Take the histograms of all requests of the API, in which these are counted as well, and
-        what finds the errors of their responses."""
-        self.error_codes = error_codes
+        what counts the error codes of their responses."""
+        self.count_successes = count_successes
         self._by_version = by_version
         self._pending: list[tuple[int, ...]] = []
         # Of requests that are answered at once: their durations by version, until there are
@@ -117,7 +117,7 @@ class RequestParts:
 def part_values(total: HistogramValue, parts: Sequence[RequestParts]) -> dict[str, HistogramValue]:
     """Return the parts of the time of all requests of a name, by PARTS. `total` has all of them,
     `parts` those that took no fast path."""
-    parts = parts or [RequestParts([], lambda _: [])]
+    parts = parts or [RequestParts([], lambda _: 0)]
     slow_total = joined([it.total for it in parts])
     fast = [all_ - slow for all_, slow in zip(total.counts, slow_total.counts, strict=True)]
     values = {}

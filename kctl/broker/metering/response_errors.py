@@ -39,35 +39,55 @@ _ELEMENTS_ALONE: Final[frozenset[type[Struct]]] = frozenset((
 ))  # fmt: skip
 
 Getter = Callable[[Any], list[Any]]
+Finder = Callable[[Any], list[int]]
+_finders: dict[type[Struct], list[Finder]] = {}
+
+# What a SuccessCounter returns if a response has to be searched.
+SEARCH: Final = -1
+SuccessCounter = Callable[[Any], int]
 
 
 def error_codes(response: Message) -> list[int]:
     """Return the error codes of a response, and of at most ERRORS_SEARCHED_MAX of its elements of
     each kind that has codes; 0: NONE. A response without elements may have none."""
-    return finder(type(response))(response)
+    cls = type(response)
+    finders = _finders.get(cls)
+    if finders is None:
+        finders = _finders[cls] = [_finder(arrays, code, cls) for arrays, code in _codes(cls)]
+    return [code for find in finders for code in find(response)]
 
 
-Finder = Callable[[Any], list[int]]
-_finders: dict[type[Struct], Finder] = {}
+def success_counter(cls: type[Message]) -> SuccessCounter:
+    """Return a function that takes a response of a class and returns how many error codes it has,
+    if all of them are NONE; SEARCH if one is not, or if there are more than are searched.
+
+    It is compiled from loops over the arrays of the class: a quarter of the time of `error_codes`.
+    """
+    lines = ["def count(response):", " total = 0"]
+    for arrays, code in _codes(cls):
+        indent, struct = " ", "response"
+        for number, field in enumerate(arrays):
+            or_none = " or ()" if field.nullable is not None else ""
+            lines.append(f"{indent}elements_{number} = {struct}.{field.name}{or_none}")
+            struct = f"element_{number}"
+            if field is arrays[-1]:
+                lines.append(f"{indent}total += len(elements_{number})")
+            lines.append(f"{indent}for {struct} in elements_{number}:")
+            indent += " "
+        lines.append(f"{indent}if {struct}.{code}: return {SEARCH}")
+        if not arrays and cls not in _ELEMENTS_ALONE:
+            lines.append(" total += 1")
+    lines.append(f" return total if total <= {ERRORS_SEARCHED_MAX} else {SEARCH}")
+    namespace: dict[str, Any] = {}
+    exec("\n".join(lines), namespace)
+    count: SuccessCounter = namespace["count"]
+    return count
 
 
-def finder(cls: type[Message]) -> Finder:
-    """Return a function that does the same for responses of one class."""
-    find = _finders.get(cls)
-    if find is None:
-        of_each = [_finder(arrays, code, cls) for arrays, code in _codes(cls)]
-        find = _finders[cls] = of_each[0] if len(of_each) == 1 else _joined(of_each)
-    return find
+def _finder(arrays: Sequence[Field], code: str, cls: type[Struct]) -> Finder:
+    get_code: Callable[[Any], int] = attrgetter(code)
+    getters = [_elements(field) for field in arrays]
 
-
-def _joined(of_each: Sequence[Finder]) -> Finder:
-    def find(response: Message) -> list[int]:
-        return [code for each in of_each for code in each(response)]
-
-    return find
-
-
-def _finder(arrays: Sequence[Getter], get_code: Callable[[Any], int], cls: type[Struct]) -> Finder:
     def find_own(response: Message) -> list[int]:
         return [get_code(response)]
 
@@ -76,34 +96,29 @@ def _finder(arrays: Sequence[Getter], get_code: Callable[[Any], int], cls: type[
         return [code] if code else []
 
     def find_in_elements(response: Message) -> list[int]:
-        elements = arrays[0](response)
-        if len(elements) == 1:
-            return [get_code(elements[0])]
-        return list(map(get_code, elements[:ERRORS_SEARCHED_MAX]))
-
-    def find_deeper(response: Message) -> list[int]:
-        elements: Iterable[Any] = arrays[0](response)[:ERRORS_SEARCHED_MAX]
-        for get in arrays[1:]:
+        elements: Iterable[Any] = getters[0](response)[:ERRORS_SEARCHED_MAX]
+        for get in getters[1:]:
             elements = islice(chain.from_iterable(map(get, elements)), ERRORS_SEARCHED_MAX)
         return list(map(get_code, elements))
 
-    if not arrays:
-        return find_own_errors if cls in _ELEMENTS_ALONE else find_own
-    return find_in_elements if len(arrays) == 1 else find_deeper
+    if getters:
+        return find_in_elements
+    return find_own_errors if cls in _ELEMENTS_ALONE else find_own
 
 
-def _codes(cls: type[Struct]) -> Iterator[tuple[list[Getter], Callable[[Any], int]]]:
-    """Yield how to get from a struct to elements with codes, array by array, and to the code."""
-    code = next((it.name for it in cls.fields if it.name.endswith("error_code")), None)
-    if code is not None:
-        yield [], attrgetter(code)
+def _codes(cls: type[Struct]) -> Iterator[tuple[list[Field], str]]:
+    """Yield the arrays that lead from a struct to elements with codes, each in an element of the
+    one before, and the name of the code."""
+    own = next((it.name for it in cls.fields if it.name.endswith("error_code")), None)
+    if own is not None:
+        yield [], own
     for field in cls.fields:
         element = field.element
         if field.kind != "array" or not isinstance(element, type):
             continue
         if not issubclass(element, _LEFT_OUT):
-            for arrays, get_code in _codes(element):
-                yield [_elements(field), *arrays], get_code
+            for arrays, code in _codes(element):
+                yield [field, *arrays], code
 
 
 def _elements(field: Field) -> Getter:

@@ -360,9 +360,34 @@ class ReplicaManager:
         results: list[FetchResult],
         _: None,
     ) -> None:
-        if params.max_wait_ms <= 0 or not partitions or is_enough(params, results):
+        if self.is_complete(params, results):
             on_done(results)
-            return
+        else:
+            self._wait_for_more(params, partitions, on_done, on_error, results)
+
+    def is_complete(self, params: FetchParams, results: Sequence[FetchResult]) -> bool:
+        """Return whether a fetch completes with the results of its first read: enough bytes, an
+        error, or nothing to wait for."""
+        if params.max_wait_ms <= 0 or not results:
+            return True
+        total = 0
+        for result in results:
+            data = result.data
+            if result.error_code != 0 or data is None:
+                return True
+            if data.records is not None:
+                total += len(data.records)
+        return total >= params.min_bytes
+
+    def _wait_for_more(
+        self,
+        params: FetchParams,
+        partitions: Sequence[tuple[str, FetchPartition]],
+        on_done: Callable[[list[FetchResult]], object],
+        on_error: Callable[[Exception], object],
+        results: list[FetchResult],
+    ) -> None:
+        """Read again when a partition has changed that can complete the fetch, or in the end."""
         deadline_ms = self._clock.monotonic_ms() + params.max_wait_ms
         watched: Watched = {}
         if len(partitions) < READS_PER_TURN:
@@ -542,18 +567,6 @@ def _ignore_fetch(_partition: Partition, _broker_id: int) -> None:
 
 def _ignore_offline(_partitions: Sequence[Partition]) -> None:
     """Ignore partitions that went offline."""
-
-
-def is_enough(params: FetchParams, results: Sequence[FetchResult]) -> bool:
-    """Return whether a fetch completes at once: enough bytes, or an error."""
-    total = 0
-    for result in results:
-        data = result.data
-        if result.error_code != 0 or data is None:
-            return True
-        if data.records is not None:
-            total += len(data.records)
-    return total >= params.min_bytes
 
 
 __all__ = [

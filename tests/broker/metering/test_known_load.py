@@ -89,6 +89,7 @@ SELECTED = {
     "kafka_consumergroup_lag": {"consumergroup", "topic", "partition"},
 }
 BATCHES, RECORDS = 7, 5
+TOPICS = "kafka_server_brokertopicmetrics_"
 
 
 @pytest.fixture(scope="module")
@@ -110,16 +111,19 @@ def produce(client, topic, *, acks=1, version=8, records=None):
     return client.ask(request, version)
 
 
-def fetch(client, topic, offset=0):
+def fetch_request(topic, offset=0, *, max_wait_ms=0):
     partition = FetchPartition(partition=0, fetch_offset=offset, partition_max_bytes=1 << 20)
-    request = FetchRequest(
+    return FetchRequest(
         replica_id=-1,
-        max_wait_ms=0,
-        min_bytes=0,
+        max_wait_ms=max_wait_ms,
+        min_bytes=min(max_wait_ms, 1),
         max_bytes=1 << 20,
         topics=[FetchTopic(topic=topic, partitions=[partition])],
     )
-    return client.ask(request, 11)
+
+
+def fetch(client, topic, offset=0):
+    return client.ask(fetch_request(topic, offset), 11)
 
 
 def make_topic(client, name):
@@ -173,8 +177,7 @@ def test_each_value_is_what_the_clients_did(broker):
         return (after.value(name, **labels) or 0) - (before.value(name, **labels) or 0)
 
     records = (BATCHES + 1) * RECORDS
-    topics = "kafka_server_brokertopicmetrics_"
-    orders = {"topic": "orders"}
+    topics, orders = TOPICS, {"topic": "orders"}
     assert grown(f"{topics}messagesin_total", **orders) == records
     assert grown(f"{topics}bytesin_total", **orders) == (BATCHES + 1) * len(batch())
     assert grown(f"{topics}bytesout_total", **orders) == (BATCHES + 1) * len(batch())
@@ -221,6 +224,21 @@ def test_each_value_is_what_the_clients_did(broker):
     assert after.value("kctl_loop_turn_seconds_count") > before.value(
         "kctl_loop_turn_seconds_count"
     )
+
+
+def test_a_fetch_that_waits_is_counted_once_with_what_it_returns(broker):
+    with BrokerClient(broker.address) as reader, BrokerClient(broker.address) as writer:
+        make_topic(writer, "awaited")
+        reader.send(fetch_request("awaited", max_wait_ms=60_000), 11)
+        delayed = "kafka_server_delayedoperationpurgatory_numdelayedoperations"
+        waiting = {"delayedOperation": "Fetch"}
+        wait_for(lambda: broker.scrape().value(delayed, **waiting) == 1, lambda: "no fetch waits")
+        assert not broker.scrape().of(f"{TOPICS}bytesout_total", topic="awaited")
+        produce(writer, "awaited")
+        reader.receive()
+        scrape = broker.scrape()
+    assert scrape.value(f"{TOPICS}totalfetchrequests_total", topic="awaited") == 1
+    assert scrape.value(f"{TOPICS}bytesout_total", topic="awaited") == len(batch())
 
 
 def test_each_part_of_the_time_counts_every_request(broker):

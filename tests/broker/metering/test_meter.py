@@ -14,7 +14,12 @@ from kctl.broker.metering.meter import (
 )
 from kctl.broker.metering.request_parts import PENDING_MAX
 from kctl.broker.metering.request_samples import request_samples
-from kctl.broker.metering.response_errors import ERRORS_SEARCHED_MAX, error_codes
+from kctl.broker.metering.response_errors import (
+    ERRORS_SEARCHED_MAX,
+    SEARCH,
+    error_codes,
+    success_counter,
+)
 from kctl.broker.request_times import RequestTimes
 from kctl.metrics.histogram import Histogram, SummaryValue, joined
 from kctl.metrics.http_server import PageRequest
@@ -287,6 +292,42 @@ def test_the_search_of_errors_looks_into_nested_and_null_arrays():
     codes = {it.response_class: error_codes(it.response_class()) for it in ApiKey}
     assert {tuple(it) for it in codes.values()} == {(), (0,)}
     assert codes[DescribeClientQuotasResponse] == [0]
+
+
+def filled(cls, size):
+    """A struct whose arrays of structs have `size` elements each, or are null."""
+    arrays = {}
+    for field in cls.fields:
+        if field.kind == "array" and isinstance(field.element, type):
+            elements = [filled(field.element, size) for _ in range(size)]
+            arrays[field.name] = elements if size or field.nullable is None else None
+    return cls(**arrays)
+
+
+def structs(struct):
+    """The struct, and all in its arrays."""
+    yield struct
+    for field in type(struct).fields:
+        if field.kind == "array" and isinstance(field.element, type):
+            for element in getattr(struct, field.name) or ():
+                yield from structs(element)
+
+
+def test_a_count_of_successes_is_that_of_the_codes_that_a_search_finds():
+    for api in ApiKey:
+        cls = api.response_class
+        count = success_counter(cls)
+        for response in (filled(cls, size) for size in range(3)):
+            assert count(response) == len(error_codes(response)), api
+            for struct in structs(response):
+                if not hasattr(struct, "error_code"):
+                    continue
+                struct.error_code = 7
+                codes = error_codes(response)
+                assert count(response) == (SEARCH if any(codes) else len(codes)), api
+                struct.error_code = 0
+    topics = [MetadataResponseTopic(name="a") for _ in range(ERRORS_SEARCHED_MAX + 1)]
+    assert success_counter(MetadataResponse)(MetadataResponse(topics=topics)) == SEARCH
 
 
 def test_many_requests_are_counted_together_as_they_are_one_by_one(meter):
