@@ -14,11 +14,16 @@ MIRROR_SOURCE = "mirror.source"
 # The id of the source's cluster, as it was when the link was created.
 MIRROR_SOURCE_CLUSTER = "mirror.source.cluster"
 MIRROR_STATE = "mirror.state"
-# Describes the partitions of a link that a broker leads; read-only, never in the store.
+# Counts the partitions of a link that a broker leads, by phase; read-only, never in the store.
 MIRROR_STATUS = "mirror.status"
+# mirror.status.N describes those among so many partitions from N on, a multiple of this number. A
+# string of Kafka has at most 32,767 bytes, and a description here has at most 800.
+STATUS_PARTITIONS = 40
 # What an operator has decided on partitions that stopped: NUMBER:DECISION, separated by commas. Its
 # leader removes a partition once this is carried out.
 MIRROR_RESUME = "mirror.resume"
+# Decisions that the text has room for, whatever the numbers are.
+RESUMES_MAX = 1_500
 LINK_CONFIGS = (MIRROR_SOURCE, MIRROR_SOURCE_CLUSTER, MIRROR_STATE, MIRROR_RESUME)
 
 # A setting of brokers: the directory with the settings of sources. Without it a broker connects to
@@ -58,6 +63,31 @@ class Link(NamedTuple):
             f"Topic {topic} is read-only: it follows cluster {self.source}. Produce there, or make "
             f"it writable here with: kctl link failover {topic}"
         )
+
+
+def status_config(number: int) -> str:
+    """Return the config that describes partition `number` of a link.
+
+    >>> status_config(83)
+    'mirror.status.80'
+    """
+    return f"{MIRROR_STATUS}.{number - number % STATUS_PARTITIONS}"
+
+
+def status_partitions(config: str, count: int) -> range | None:
+    """Return the partitions of a topic with `count` of them that a config describes; None if it is
+    no such config.
+
+    >>> status_partitions("mirror.status.80", 100), status_partitions("mirror.status.81", 100)
+    (range(80, 100), None)
+    """
+    text = config.removeprefix(f"{MIRROR_STATUS}.")
+    if text == config or len(text) > 10 or not (text.isascii() and text.isdigit()):
+        return None
+    first = int(text)
+    if first >= count or status_config(first) != config:
+        return None
+    return range(first, min(first + STATUS_PARTITIONS, count))
 
 
 def link_of(overrides: Mapping[str, str]) -> Link | None:

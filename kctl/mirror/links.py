@@ -1,12 +1,14 @@
 """Links of a cluster: plans, creates and describes them, and fails them over.
 
 A link is a topic's configs `mirror.source`, `mirror.source.cluster` and `mirror.state`; its brokers
-do the rest (`kctl.broker.links`). What each leader of a linked partition does is the value of the
-config `mirror.status`, as the leader's broker returns it.
+do the rest (`kctl.broker.links`). What each leader of a linked partition does is in the configs
+`mirror.status.N`, as the leader's broker returns them. Responses are bounded, however many
+partitions a link has.
 """
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import field
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
@@ -19,13 +21,14 @@ from kctl.configs.link_configs import (
     MIRROR_SOURCE,
     MIRROR_SOURCE_CLUSTER,
     MIRROR_STATE,
-    MIRROR_STATUS,
+    RESUMES_MAX,
     SOURCES_DIRECTORY,
     Link,
     LinkState,
     OnLoss,
     format_resumes,
     link_of,
+    status_config,
 )
 from kctl.counts import counted
 from kctl.errors import KctlError, UsageError
@@ -46,6 +49,8 @@ if TYPE_CHECKING:
 # A link follows these, although copies of records do not need them.
 FOLLOWED = frozenset({"message.timestamp.difference.max.ms", "message.timestamp.type"})
 POLL_MS = 200
+# Partitions whose status one request asks for, about 800 bytes each at most.
+STATUSES_PER_REQUEST = 1_000
 READY = "ready"
 STOPPED = "stopped"
 
@@ -203,11 +208,14 @@ async def create_links(
 
 async def list_links(target: "AdminClient", names: Sequence[str] = ()) -> list[LinkedTopic]:
     """Return the links of a cluster, or those of `names` that are links, by name."""
+    topics = await (target.topics.describe(names) if names else target.topics.list_topics())
+    partitions = {it.name: len(it.partitions) for it in topics if it.error is None}
+    resources = [ConfigResource(ResourceType.TOPIC, name) for name in partitions]
     found = []
-    for topic in await describe_topics(target, names or None):
-        link = link_of(topic.configs)
+    for it in await target.configs.describe(resources, names=LINK_CONFIGS):
+        link = link_of({each.name: each.value for each in it.entries if each.value is not None})
         if link is not None:
-            found.append(_linked(topic.name, link, topic.partitions))
+            found.append(_linked(it.resource.name, link, partitions[it.resource.name]))
     return sorted(found, key=lambda it: it.topic)
 
 
@@ -239,29 +247,48 @@ async def describe_links(
 async def _statuses(
     target: "AdminClient", topics: Iterable[TopicDescription]
 ) -> dict[tuple[str, int], dict[str, Any]]:
-    by_leader: dict[int, dict[str, None]] = {}
+    by_leader: dict[int, Counter[tuple[str, str]]] = {}
     for topic in topics:
         for partition in topic.partitions:
             if not partition.is_offline:
-                by_leader.setdefault(partition.leader, {})[topic.name] = None
+                wanted = by_leader.setdefault(partition.leader, Counter())
+                wanted[topic.name, status_config(partition.partition)] += 1
     found = {}
-    for broker_id, names in by_leader.items():
-        request = DescribeConfigsRequest(
-            resources=[
-                DescribeConfigsResource(
-                    resource_type=TOPIC_RESOURCE,
-                    resource_name=name,
-                    configuration_keys=[MIRROR_STATUS],
-                )
-                for name in names
-            ]
-        )
-        response: DescribeConfigsResponse = await target.router.send_to_broker(broker_id, request)
-        for result in response.results:
-            for entry in result.configs:
-                for row in json.loads(entry.value or "[]"):
-                    found[result.resource_name, row["partition"]] = row
+    for broker_id, wanted in by_leader.items():
+        for request in _status_requests(wanted):
+            response: DescribeConfigsResponse = await target.router.send_to_broker(
+                broker_id, request
+            )
+            for result in response.results:
+                for entry in result.configs:
+                    for row in json.loads(entry.value or "[]"):
+                        found[result.resource_name, row["partition"]] = row
     return found
+
+
+def _status_requests(wanted: Mapping[tuple[str, str], int]) -> Iterator[DescribeConfigsRequest]:
+    """Yield requests for the configs of topics, by the number of partitions that each describes."""
+    keys: dict[str, list[str]] = {}
+    size = 0
+    for (topic, config), count in wanted.items():
+        if size and size + count > STATUSES_PER_REQUEST:
+            yield _status_request(keys)
+            keys, size = {}, 0
+        keys.setdefault(topic, []).append(config)
+        size += count
+    if keys:
+        yield _status_request(keys)
+
+
+def _status_request(keys: Mapping[str, list[str]]) -> DescribeConfigsRequest:
+    return DescribeConfigsRequest(
+        resources=[
+            DescribeConfigsResource(
+                resource_type=TOPIC_RESOURCE, resource_name=topic, configuration_keys=configs
+            )
+            for topic, configs in keys.items()
+        ]
+    )
 
 
 def _status(topic: str, source: str, given: Mapping[str, Any]) -> LinkedPartitionStatus:
@@ -294,21 +321,52 @@ async def resume(
     timeout_ms: int,
 ) -> dict[tuple[str, int], KctlError]:
     """Let partitions go on that have stopped, and wait until their leaders have begun. Return the
-    errors by topic and partition; what is not begun in time is begun later."""
-    decided: dict[str, dict[int, OnLoss]] = {}
-    for row in stopped:
-        decided.setdefault(row.topic, {})[row.partition] = on_loss
+    errors by topic and partition; what is not begun in time is begun later.
+
+    The decisions on a topic's partitions are written RESUMES_MAX at a time, as many as one config
+    has room for.
+    """
+    clock = target.router.runtime.clock
+    deadline_ms = clock.monotonic_ms() + timeout_ms
+    errors: dict[tuple[str, int], KctlError] = {}
+    waiting = {(it.topic, it.partition): None for it in stopped}
+    while waiting:
+        topics = sorted({topic for topic, _ in waiting})
+        # Of an earlier command: a replica whose broker does not run is waited for.
+        decided = {it.topic: dict(it.resumes) for it in await list_links(target, topics)}
+        begun = []
+        for topic, number in waiting:
+            resumes = decided.setdefault(topic, {})
+            if number in resumes or len(resumes) < RESUMES_MAX:
+                resumes[number] = on_loss
+                begun.append((topic, number))
+        if not begun:
+            why = KctlError("not begun: the decisions on other partitions are not carried out yet")
+            return {**errors, **dict.fromkeys(waiting, why)}
+        for key in begun:
+            del waiting[key]
+        errors |= await _begin(target, decided, begun, deadline_ms)
+    return errors
+
+
+async def _begin(
+    target: "AdminClient",
+    decided: Mapping[str, Mapping[int, OnLoss]],
+    begun: Sequence[tuple[str, int]],
+    deadline_ms: int,
+) -> dict[tuple[str, int], KctlError]:
+    """Write decisions by topic, and wait until those on the partitions `begun` are carried out;
+    return their errors."""
     failed = await _alter(
         target,
         {
-            topic: ConfigChanges(set={MIRROR_RESUME: format_resumes(resumes)})
-            for topic, resumes in decided.items()
+            topic: ConfigChanges(set={MIRROR_RESUME: format_resumes(decided[topic])})
+            for topic in sorted({topic for topic, _ in begun})
         },
     )
-    left = {(it.topic, it.partition) for it in stopped if it.topic not in failed}
-    errors = {(it.topic, it.partition): failed[it.topic] for it in stopped if it.topic in failed}
+    left = {key for key in begun if key[0] not in failed}
+    errors = {key: failed[key[0]] for key in begun if key[0] in failed}
     clock = target.router.runtime.clock
-    deadline_ms = clock.monotonic_ms() + timeout_ms
     while left:
         links = await list_links(target, sorted({topic for topic, _ in left}))
         left &= {(it.topic, number) for it in links for number in it.resumes}

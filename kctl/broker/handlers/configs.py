@@ -49,7 +49,13 @@ from kctl.broker.replies import reply_from
 from kctl.broker.request import Request
 from kctl.broker.services import Services
 from kctl.configs.broker_config import BrokerConfig
-from kctl.configs.link_configs import MIRROR_SOURCE, MIRROR_STATUS, check_link_change, link_of
+from kctl.configs.link_configs import (
+    MIRROR_SOURCE,
+    MIRROR_STATUS,
+    check_link_change,
+    link_of,
+    status_partitions,
+)
 from kctl.configs.topic_name import check_topic_name
 from kctl.errors import UsageError
 from kctl.protocol.constants import (
@@ -63,16 +69,19 @@ from kctl.protocol.messages import alter_configs, describe_configs, incremental_
 from kctl.runtime.turns import pace_of
 from kctl.store.errors import StoreError
 from kctl.store.znodes import BROKER_CONFIGS, DEFAULT_ENTITY, TOPIC_CONFIGS
+from kctl.work import Pace
 
 _RESOURCE_NAMES = {
     TOPIC_RESOURCE: "TOPIC",
     BROKER_RESOURCE: "BROKER",
     BROKER_LOGGER_RESOURCE: "BROKER_LOGGER",
 }
-# Work in units of `Pace`: the description of a resource and of each of its configs; a name that is
-# looked up; the alteration of a topic, and of a broker, whose configs in force are computed.
+# Work in units of `Pace`: the description of a resource, of each of its configs and of a partition
+# of a link; a name that is looked up; the alteration of a topic, and of a broker, whose configs in
+# force are computed.
 UNITS_PER_RESOURCE = 10
 UNITS_PER_CONFIG = 5
+UNITS_PER_LINKED = 3
 UNITS_PER_NAME = 2
 UNITS_OF_TOPIC = 50
 UNITS_OF_BROKER = 2_000
@@ -109,10 +118,49 @@ async def _describe_all(services: Services, request: Request) -> None:
         if which not in described:
             # The configs of brokers may change in a turn; each description is made in one.
             result = _described(services, request, resource, overrides, store_error)
+            if MIRROR_SOURCE in _overrides_of(resource, overrides) and not result.error_code:
+                await _describe_link(services, request, resource, result, pace)
             described[which] = result
             await pace.spend(UNITS_PER_RESOURCE + UNITS_PER_CONFIG * len(result.configs))
         results.append(described[which])
     request.reply(describe_configs.DescribeConfigsResponse(results=results))
+
+
+def _overrides_of(
+    resource: describe_configs.DescribeConfigsResource,
+    overrides: Mapping[str, Mapping[str, str]],
+) -> Mapping[str, str]:
+    """Return what a topic overrides; nothing for other resources."""
+    is_topic = resource.resource_type == TOPIC_RESOURCE
+    return overrides.get(resource.resource_name, {}) if is_topic else {}
+
+
+async def _describe_link(
+    services: Services,
+    request: Request,
+    resource: describe_configs.DescribeConfigsResource,
+    result: describe_configs.DescribeConfigsResult,
+    pace: Pace,
+) -> None:
+    """Add what this broker knows of a link: how its partitions are, and for configs that are named
+    what they are."""
+    topic, links = resource.resource_name, services.links
+    count = services.metadata_cache.partition_count(topic) or 0
+    for name in dict.fromkeys(resource.configuration_keys or [MIRROR_STATUS]):
+        if name == MIRROR_STATUS:
+            phases: Counter[str] = Counter()
+            async for numbers in pace.over(range(count)):
+                phases.update(it.phase for it in links.among(topic, numbers))
+            value = ", ".join(f"{phase}: {phases[phase]}" for phase in sorted(phases))
+        elif (described := status_partitions(name, count)) is not None:
+            value = links.status(topic, described)
+            await pace.spend(UNITS_PER_LINKED * len(described))
+        else:
+            continue
+        entry = link_entry(name, value, is_read_only=True)
+        result.configs.append(
+            _describe(entry, TOPIC_RESOURCE, request.body.include_synonyms, request.api_version)
+        )
 
 
 def _described(
@@ -179,14 +227,10 @@ def _entries(
             # An empty message, but not null: clients print it as it is.
             raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "")
         try:
-            entries = topic_entries(topic_overrides[name], view, names)
+            return topic_entries(topic_overrides[name], view, names)
         except UsageError as error:
             # Only tools that write to the store directly can leave invalid values there.
             raise ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, str(error)) from None
-        if MIRROR_SOURCE in topic_overrides[name] and (names is None or MIRROR_STATUS in names):
-            status = services.links.status(name)
-            entries.append(link_entry(MIRROR_STATUS, status, is_read_only=True))
-        return entries
     if resource_type == BROKER_RESOURCE:
         if name == "":
             return default_broker_entries(view, names)

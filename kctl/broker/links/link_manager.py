@@ -73,6 +73,8 @@ SETTINGS_MS = 10_000
 UNITS_PER_STEP = 8
 # Partitions of a topic whose link has changed, per turn.
 CHANGED_PER_TURN = 200
+# Of what a partition waits for, in `mirror.status.N`.
+DETAIL_BYTES_MAX = 400
 
 
 class PartitionPhase(StrEnum):
@@ -126,12 +128,12 @@ class LinkedPartition:
         return self.phase is PartitionPhase.FOLLOWING and self.lag() == 0
 
     def document(self, now_ms: int) -> dict[str, object]:
-        """Return what `mirror.status` says of the partition."""
+        """Return what `mirror.status.N` says of the partition."""
         log = self.partition.log
         return {
             "partition": self.partition.topic_partition.partition,
             "phase": self.phase,
-            "detail": self.detail,
+            "detail": _shortened(self.detail),
             "start": None if log is None else log.log_start_offset,
             "end": None if log is None else log.log_end_offset,
             "source_end": None if self.source_end < 0 else self.source_end,
@@ -534,13 +536,23 @@ class LinkManager:
         """Return the partitions of links that this broker leads."""
         return self._linked.values()
 
-    def status(self, topic: str) -> str:
-        """Return `mirror.status` of a topic: its partitions that this broker leads, as JSON."""
-        now_ms = self._runtime.clock.monotonic_ms()
-        numbers = range(self._metadata.partition_count(topic) or 0)
+    def among(self, topic: str, numbers: Iterable[int]) -> list[LinkedPartition]:
+        """Return those of the partitions of a link that this broker leads."""
         found = (self._linked.get(TopicPartition(topic, number)) for number in numbers)
-        rows = [it.document(now_ms) for it in found if it is not None]
+        return [it for it in found if it is not None]
+
+    def status(self, topic: str, numbers: Iterable[int]) -> str:
+        """Return those of the partitions of a link that this broker leads, as JSON."""
+        now_ms = self._runtime.clock.monotonic_ms()
+        rows = [it.document(now_ms) for it in self.among(topic, numbers)]
         return json.dumps(rows, separators=(",", ":"))
+
+
+def _shortened(text: str) -> str:
+    """Return a text, or its beginning, that has at most DETAIL_BYTES_MAX bytes in JSON."""
+    while len(json.dumps(text)) > DETAIL_BYTES_MAX:
+        text = f"{text[: len(text) * 3 // 4]}..."
+    return text
 
 
 def read_only(topic: str, overrides: Mapping[str, str]) -> str | None:

@@ -10,6 +10,12 @@ from kctl.broker import handlers
 from kctl.broker.handlers import configs, log_dirs, write_txn_markers
 from kctl.broker.replication.replica_manager import AppendResult
 from kctl.broker.request import Request, RequestContext
+from kctl.configs.link_configs import (
+    MIRROR_SOURCE,
+    MIRROR_STATUS,
+    STATUS_PARTITIONS,
+    status_config,
+)
 from kctl.protocol.error_codes import ErrorCode
 from kctl.protocol.messages.alter_replica_log_dirs import (
     AlterReplicaLogDir,
@@ -113,6 +119,46 @@ def test_configs_of_many_topics_are_described(world, monkeypatch):
     answer, turns = ask(world, configs.handle_describe_configs, body)
     assert max(turns) <= Pace.UNITS_PER_TURN // (30 * configs.UNITS_PER_CONFIG) + 1
     assert [it.resource_name for it in answer.results] == world.recorder.seen == names
+
+
+def test_the_partitions_of_a_wide_link_are_described(world, monkeypatch):
+    count = 10_000
+    phases = [SimpleNamespace(phase="following")] * count
+
+    def status(_topic, numbers):
+        world.recorder.seen += numbers
+        return f"{len(numbers)} from {numbers[0]} on"
+
+    async def get_entity_configs(_entity_type, names):
+        return {key: {MIRROR_SOURCE: "west"} for key in names}
+
+    monkeypatch.setattr(configs, "_described", lambda *_: DescribeConfigsResult())
+    world.metadata_cache = SimpleNamespace(contains=bool, partition_count=lambda _: count)
+    world.cluster_store = SimpleNamespace(get_entity_configs=get_entity_configs)
+    world.links = SimpleNamespace(
+        status=status, among=lambda _, numbers: [phases[number] for number in numbers]
+    )
+    names = [MIRROR_STATUS, *(status_config(number) for number in range(count))]
+    resource = DescribeConfigsResource(resource_type=2, resource_name="t", configuration_keys=names)
+    answer, turns = ask(
+        world, configs.handle_describe_configs, DescribeConfigsRequest(resources=[resource])
+    )
+    most = Pace.UNITS_PER_TURN // configs.UNITS_PER_LINKED + STATUS_PARTITIONS
+    assert max(turns) <= most < count // 20
+    [result] = answer.results
+    assert len(result.configs) == count // STATUS_PARTITIONS + 1
+    assert result.configs[0].value == f"following: {count}"
+    assert (result.configs[-1].name, result.configs[-1].value) == (
+        "mirror.status.9960", "40 from 9960 on",
+    )  # fmt: skip
+    assert world.recorder.seen == list(range(count))
+
+    # Other clients name no configs: they get what has a bounded size.
+    resource.configuration_keys = None
+    answer, _ = ask(
+        world, configs.handle_describe_configs, DescribeConfigsRequest(resources=[resource])
+    )
+    assert [it.name for it in answer.results[0].configs] == [MIRROR_STATUS]
 
 
 @pytest.mark.parametrize(

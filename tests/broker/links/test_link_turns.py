@@ -1,15 +1,26 @@
 """Links of many partitions take turns of the loop, and know what changes between two of them."""
 
+import json
+from collections import Counter
 from types import SimpleNamespace
 
 import pytest
 
 from kctl.broker.links import link_fetcher, link_manager, source_cluster
 from kctl.broker.links.link_fetcher import Append, LinkFetcher
-from kctl.broker.links.link_manager import LinkManager
+from kctl.broker.links.link_manager import LinkedPartition, LinkManager, PartitionPhase
+from kctl.broker.links.source_cluster import SourceLeader
 from kctl.broker.replication import fetch_session_handler
 from kctl.broker.replication.partition import Role
-from kctl.configs.link_configs import link_of
+from kctl.configs.link_configs import (
+    RESUMES_MAX,
+    STATUS_PARTITIONS,
+    OnLoss,
+    format_resumes,
+    link_of,
+    status_config,
+)
+from kctl.mirror.links import STATUSES_PER_REQUEST, _status_requests
 from kctl.model import TopicPartition
 from kctl.protocol.messages.fetch import (
     FetchablePartitionResponse,
@@ -21,6 +32,7 @@ from kctl.protocol.messages.metadata import (
     MetadataResponsePartition,
     MetadataResponseTopic,
 )
+from kctl.protocol.primitives import STRING_BYTES_MAX
 from kctl.work import at_once
 from tests.support.virtual_runtime import virtual_runtime
 
@@ -168,3 +180,36 @@ def test_a_link_that_changes_again_meanwhile_is_applied_as_it_is_last():
     world.runtime.scheduler.advance(0)
     links = [it.link for it in world.manager._linked.values()]
     assert links == [link_of(world.overrides)] * COUNT
+
+
+def test_the_descriptions_of_partitions_fit_in_a_string():
+    """Kafka's strings have at most 32,767 bytes, whatever a partition waits for."""
+    most = (1 << 63) - 1
+    log = SimpleNamespace(log_start_offset=most, log_end_offset=most)
+    partition = SimpleNamespace(
+        topic_partition=TopicPartition("t", (1 << 31) - 1), log=log, leader_epoch=(1 << 31) - 1
+    )
+    linked = LinkedPartition(
+        partition, link_of(LINK), PartitionPhase.RESTARTING, "\x01 cannot be reached" * 100, most,
+        truncated=(most, most), followed=SourceLeader(1, (1 << 31) - 1),
+    )  # fmt: skip
+    document = json.dumps(linked.document(most))
+    assert "cannot be reached" in document
+    assert len(document) * STATUS_PARTITIONS <= STRING_BYTES_MAX
+    decisions = dict.fromkeys(range((1 << 31) - RESUMES_MAX, 1 << 31), OnLoss.RESTART)
+    assert len(format_resumes(decisions)) <= STRING_BYTES_MAX
+
+
+def test_requests_for_the_status_of_links_are_bounded():
+    wanted = Counter((f"t{n // 2_000}", status_config(n % 2_000)) for n in range(10_000))
+    wanted |= Counter({("small", status_config(0)): 1})
+    requests = list(_status_requests(wanted))
+    asked = [
+        (it.resource_name, key)
+        for request in requests
+        for it in request.resources
+        for key in it.configuration_keys
+    ]
+    assert asked == list(wanted)
+    assert len(requests) == 11
+    assert STATUSES_PER_REQUEST == 1_000
