@@ -31,7 +31,7 @@ from kctl.configs.link_configs import (
     status_config,
 )
 from kctl.counts import counted
-from kctl.errors import KctlError, UsageError
+from kctl.errors import KctlError, UnreachableError, UsageError
 from kctl.lazy_dataclass import dataclass
 from kctl.mirror.mirror_plan import NOT_COPIED, TopicFacts
 from kctl.mirror.topics import describe_topics
@@ -404,7 +404,7 @@ async def request_failover(target: "AdminClient", names: Sequence[str]) -> dict[
 async def complete_failover(
     target: "AdminClient", names: Sequence[str], timeout_ms: int
 ) -> dict[str, KctlError]:
-    """Wait until all partitions of a link are ready, and end it: from then on clients write to it.
+    """Wait until all partitions of a link are ready, end it, and wait until clients can write.
     Return the errors by topic; a failover that is not complete can be completed later."""
     clock = target.router.runtime.clock
     deadline_ms = clock.monotonic_ms() + timeout_ms
@@ -425,7 +425,22 @@ async def complete_failover(
                 errors[name] = KctlError(f"{why}; the topic stays read-only: run this again")
             break
         await sleep(target.router.runtime.scheduler, POLL_MS if left else 0)
+    await _wait_until_writable(target, [it for it in names if it not in errors], deadline_ms)
     return errors
+
+
+async def _wait_until_writable(
+    target: "AdminClient", names: Sequence[str], deadline_ms: int
+) -> None:
+    """Wait until no leader takes topics for links; after the deadline that is so soon."""
+    clock, scheduler = target.router.runtime.clock, target.router.runtime.scheduler
+    try:
+        described = await target.topics.describe(names)
+        while await _statuses(target, described) and clock.monotonic_ms() <= deadline_ms:
+            await sleep(scheduler, POLL_MS)
+    except UnreachableError:
+        # The failover is complete; a broker that is away applies it when it is back.
+        return
 
 
 async def _alter(

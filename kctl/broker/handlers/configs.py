@@ -21,6 +21,7 @@ Kafka 2.7: kafka.server.AdminManager.
 """
 
 import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -118,21 +119,13 @@ async def _describe_all(services: Services, request: Request) -> None:
         if which not in described:
             # The configs of brokers may change in a turn; each description is made in one.
             result = _described(services, request, resource, overrides, store_error)
-            if MIRROR_SOURCE in _overrides_of(resource, overrides) and not result.error_code:
-                await _describe_link(services, request, resource, result, pace)
+            if resource.resource_type == TOPIC_RESOURCE and not result.error_code:
+                is_link = MIRROR_SOURCE in overrides.get(resource.resource_name, {})
+                await _describe_link(services, request, resource, result, pace, is_link=is_link)
             described[which] = result
             await pace.spend(UNITS_PER_RESOURCE + UNITS_PER_CONFIG * len(result.configs))
         results.append(described[which])
     request.reply(describe_configs.DescribeConfigsResponse(results=results))
-
-
-def _overrides_of(
-    resource: describe_configs.DescribeConfigsResource,
-    overrides: Mapping[str, Mapping[str, str]],
-) -> Mapping[str, str]:
-    """Return what a topic overrides; nothing for other resources."""
-    is_topic = resource.resource_type == TOPIC_RESOURCE
-    return overrides.get(resource.resource_name, {}) if is_topic else {}
 
 
 async def _describe_link(
@@ -141,18 +134,29 @@ async def _describe_link(
     resource: describe_configs.DescribeConfigsResource,
     result: describe_configs.DescribeConfigsResult,
     pace: Pace,
+    *,
+    is_link: bool,
 ) -> None:
-    """Add what this broker knows of a link: how its partitions are, and for configs that are named
-    what they are."""
+    """Add what this broker knows of a link: how many of its partitions are in which phase, and for
+    configs that are named how each is.
+
+    A topic that is no longer a link in the store has descriptions of the partitions to which this
+    broker has not applied that yet: clients cannot write to them.
+    """
+    names = resource.configuration_keys or ([MIRROR_STATUS] if is_link else [])
+    if not any(name.startswith(MIRROR_STATUS) for name in names):
+        return
     topic, links = resource.resource_name, services.links
     count = services.metadata_cache.partition_count(topic) or 0
-    for name in dict.fromkeys(resource.configuration_keys or [MIRROR_STATUS]):
-        if name == MIRROR_STATUS:
+    for name in dict.fromkeys(names):
+        if name == MIRROR_STATUS and is_link:
             phases: Counter[str] = Counter()
             async for numbers in pace.over(range(count)):
                 phases.update(it.phase for it in links.among(topic, numbers))
             value = ", ".join(f"{phase}: {phases[phase]}" for phase in sorted(phases))
         elif (described := status_partitions(name, count)) is not None:
+            if not is_link and not links.among(topic, described):
+                continue
             value = links.status(topic, described)
             await pace.spend(UNITS_PER_LINKED * len(described))
         else:

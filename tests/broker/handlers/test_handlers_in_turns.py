@@ -129,8 +129,10 @@ def test_the_partitions_of_a_wide_link_are_described(world, monkeypatch):
         world.recorder.seen += numbers
         return f"{len(numbers)} from {numbers[0]} on"
 
-    async def get_entity_configs(_entity_type, names):
-        return {key: {MIRROR_SOURCE: "west"} for key in names}
+    overrides = {"t": {MIRROR_SOURCE: "west"}}
+
+    async def get_entity_configs(_entity_type, _names):
+        return overrides
 
     monkeypatch.setattr(configs, "_described", lambda *_: DescribeConfigsResult())
     world.metadata_cache = SimpleNamespace(contains=bool, partition_count=lambda _: count)
@@ -159,6 +161,15 @@ def test_the_partitions_of_a_wide_link_are_described(world, monkeypatch):
         world, configs.handle_describe_configs, DescribeConfigsRequest(resources=[resource])
     )
     assert [it.name for it in answer.results[0].configs] == [MIRROR_STATUS]
+
+    # The link has ended, which is not applied to partition 50 yet: no client can write to it.
+    overrides.clear()
+    world.links.among = lambda _, numbers: [it for it in numbers if it == 50]
+    resource.configuration_keys = names
+    answer, _ = ask(
+        world, configs.handle_describe_configs, DescribeConfigsRequest(resources=[resource])
+    )
+    assert [it.name for it in answer.results[0].configs] == ["mirror.status.40"]
 
 
 @pytest.mark.parametrize(
