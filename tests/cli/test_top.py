@@ -104,9 +104,24 @@ def test_parts_that_do_not_fit_are_scrolled_and_steps_begin_at_what_is_visible(s
     assert first_and_last() == (20, 29)
     screen.press("up")
     assert first_and_last() == (19, 28)
+    parts, screen.details = screen.details, []
+    screen.lines(80, 14, "")
+    screen.press("page-down")
+    screen.details = parts
+    assert first_and_last() == (19, 28), "a look without parts keeps the place"
     screen.press("escape")
     screen.press("enter")
     assert screen.detail_first == 0
+
+
+def test_a_page_is_what_fits(screen):
+    screen.update([{"topic": f"t{number:03}"} for number in range(100)])
+    for height, selected in ((24, 20), (34, 50), (9, 55)):
+        screen.lines(80, height, "")
+        screen.press("page-down")
+        assert screen.selected == selected
+    screen.press("page-up")
+    assert screen.selected == 50
 
 
 def test_history_is_bounded_and_forgets_rows_that_are_gone(screen):
@@ -168,14 +183,16 @@ def check_restored(terminal, text, after):
 
 
 def test_keys_on_a_real_terminal(kctl_broker, kctl, name, open_terminal):
-    kctl("topic", "create", name, "-p", 2, "-r", 1, "-b", kctl_broker)
+    kctl("topic", "create", name, "-p", 40, "-r", 1, "-b", kctl_broker)
     terminal = open_terminal(*TOP, kctl_broker, width=120, NO_COLOR="1")
     # There may be more topics than lines. The topic is opened once the first look has found it.
     terminal.wait_for("kctl top topics")
     terminal.press(f"/{name}\r")
     terminal.wait_for(f"kctl top topics  1  by records/s descending  filter {name}")
-    terminal.press("\r")
+    # A page follows at once, and is that of the partitions.
+    terminal.press("\r\x1b[6~")
     terminal.wait_for("END-OFFSET")
+    terminal.wait_for(f"{39:>9}  ")
     terminal.press("\x1b")
     terminal.press("\t")
     terminal.wait_for("kctl top groups")

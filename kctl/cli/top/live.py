@@ -133,9 +133,11 @@ class Live:
         view = self._screen.view
         keys = self._terminal.keys()
         for key in keys:
+            mode = self._screen.mode
             self._screen.press(key)
-        if keys and self._screen.view is view:
-            self._fill()
+            if self._screen.mode is not mode:
+                # The next key may scroll through the parts.
+                self._fill()
         return self._screen.view is not view
 
     async def _look(self, admin: "AdminClient") -> None:

@@ -91,7 +91,8 @@ _TEXT = frozenset(
 )
 _HELP = "q quit  tab view  s sort  r reverse  / filter  p pause  enter open  esc back"
 
-_STEPS = {"up": -1, "down": 1, "page-up": -10, "page-down": 10}
+_STEPS = {"up": -1, "down": 1}
+_PAGES = {"page-up": -1, "page-down": 1}
 
 
 @dataclass(slots=True)
@@ -114,6 +115,8 @@ class Screen:
     note: str = ""
     # For how long a slow look has waited for brokers.
     waits_s: int = 0
+    # How many rows fit, and are a page.
+    room: int = 10
     # Key of a row -> its last rates.
     history: dict[tuple[object, ...], deque[float]] = field(default_factory=dict)
 
@@ -148,11 +151,16 @@ class Screen:
         }.get(key)  # fmt: skip
         if action is not None:
             action()
-        elif key in _STEPS and self.mode is Mode.DETAIL:
-            last = len(self.details) - 1
-            self.detail_first = max(0, min(last, self.detail_first + _STEPS[key]))
-        elif key in _STEPS:
-            self.selected = max(0, min(len(self.shown()) - 1, self.selected + _STEPS[key]))
+        elif key in _STEPS or key in _PAGES:
+            self._move(_STEPS[key] if key in _STEPS else _PAGES[key] * self.room)
+
+    def _move(self, rows: int) -> None:
+        if self.mode is Mode.DETAIL:
+            if self.details:
+                last = len(self.details) - self.room
+                self.detail_first = max(0, min(last, self.detail_first + rows))
+        else:
+            self.selected = max(0, min(len(self.shown()) - 1, self.selected + rows))
 
     def _quit(self) -> None:
         self.is_over = True
@@ -234,11 +242,11 @@ class Screen:
             rows = self.details
         else:
             columns, rows = self.columns(), self.shown()
-        room = max(1, height - 4)
+        room = self.room = max(1, height - 4)
         wanted = self.detail_first if self.mode is Mode.DETAIL else self.selected - room // 2
         first = max(0, min(wanted, len(rows) - room))
-        if self.mode is Mode.DETAIL:
-            # The next step begins at what is visible.
+        if self.mode is Mode.DETAIL and rows:
+            # The next step begins at what is visible. A look without parts keeps the place.
             self.detail_first = first
         part = rows[first : first + room]
         table = self._table(columns, part, width, blocks=blocks)
