@@ -11,7 +11,7 @@ from kctl.admin.cluster_activity import Look, topic_rows
 from kctl.cli.table_text import text_width
 from kctl.cli.top.screen import FILTER_MAX, HISTORY_MAX, Mode, Screen, View
 from kctl.model import TopicPartition
-from kctl.runtime.real.terminal_screen import split_keys
+from kctl.runtime.real.terminal_screen import KeyReader, split_keys
 from tests.cli import top_snapshots
 
 
@@ -135,6 +135,27 @@ def test_keys_are_split_from_what_a_terminal_sends():
     assert split_keys("q\x1b[A\x1b[1;5C\x1b[Bé\x01\t\r\x7f\x1b") == [
         "q", "up", "down", "é", "tab", "enter", "backspace", "escape",
     ]  # fmt: skip
+
+
+def test_keys_that_arrive_in_pieces_are_whole():
+    sent = "é\x1b[6~\x1bOB\x1b[1;5Cq".encode()
+    for at in range(1, len(sent)):
+        reader = KeyReader()
+        found = reader.keys(sent[:at]) + reader.keys(sent[at:])
+        assert found == ["é", "page-down", "down", "q"], at
+    reader = KeyReader()
+    assert [reader.keys(sent[at : at + 1]) for at in range(len(sent))][-1] == ["q"]
+
+
+def test_the_escape_key_is_one_when_nothing_follows_it():
+    reader = KeyReader()
+    assert reader.keys(b"a\x1b") == ["a"]
+    assert reader.keys(b"") == ["escape"]
+    assert reader.keys(b"") == []
+    assert reader.keys(b"\x1b") == []
+    assert reader.keys(b"q") == ["escape", "q"]
+    assert reader.keys(b"\x1b[" + b"1" * 40) == [], "no sequence is as long"
+    assert reader.keys(b"q") == ["q"]
 
 
 def test_rates_are_differences_and_a_shrunk_log_has_none():

@@ -6,9 +6,11 @@ every exit that Python survives: `close` in a `finally`, and at the end of the p
 
 import atexit
 import os
+import re
 import select
 import sys
 import termios
+from codecs import getincrementaldecoder
 
 _ENTER = "\x1b[?1049h\x1b[?25l"
 _LEAVE = "\x1b[?25h\x1b[?1049l"
@@ -26,6 +28,7 @@ class TerminalScreen:
         """Take the terminal over; Ctrl-C still is a signal, Ctrl-Z is not."""
         self._input = sys.stdin.fileno()
         self._output = sys.stdout.fileno()
+        self._keys = KeyReader()
         self._before = termios.tcgetattr(self._input)
         changed = termios.tcgetattr(self._input)
         changed[3] &= ~(termios.ICANON | termios.ECHO)
@@ -50,11 +53,10 @@ class TerminalScreen:
         self._write(_HOME + "\r\n".join(_CLEAR_LINE + line for line in lines) + _CLEAR_BELOW)
 
     def keys(self) -> list[str]:
-        """Return the keys that were pressed: characters, and `up`, `down`, `escape`, `enter`,
-        `backspace`, `tab`."""
-        if not select.select([self._input], [], [], 0)[0]:
-            return []
-        return split_keys(os.read(self._input, _READ_BYTES).decode("utf-8", "replace"))
+        """Return the keys that were pressed since the last call: characters, and `up`, `down`,
+        `page-up`, `page-down`, `escape`, `enter`, `backspace`, `tab`."""
+        is_ready = bool(select.select([self._input], [], [], 0)[0])
+        return self._keys.keys(os.read(self._input, _READ_BYTES) if is_ready else b"")
 
     def close(self) -> None:
         """Restore the terminal; a second call does nothing."""
@@ -83,6 +85,26 @@ _NAMES = {
     "\x1b": "escape", "\r": "enter", "\n": "enter", "\t": "tab", "\x7f": "backspace",
     "\x08": "backspace",
 }  # fmt: skip
+# The beginning of a sequence whose end may be in the next read. Longer ones are none.
+_BEGUN = re.compile(r"\x1b(O|\[[^A-Za-z~]{0,16})?\Z")
+
+
+class KeyReader:
+    """Splits the bytes of a terminal into keys, wherever a read ends."""
+
+    def __init__(self) -> None:
+        self._decoder = getincrementaldecoder("utf-8")("replace")
+        self._begun = ""
+
+    def keys(self, data: bytes) -> list[str]:
+        """Return the keys that `data` completes. The beginning of a sequence waits for the next
+        call; if that has no bytes, a beginning of one byte was the escape key."""
+        text, self._begun = self._begun + self._decoder.decode(data), ""
+        begun = _BEGUN.search(text) if data else None
+        if begun is not None:
+            self._begun = begun[0]
+            text = text[: begun.start()]
+        return split_keys(text)
 
 
 def split_keys(text: str) -> list[str]:
