@@ -11,6 +11,7 @@ any moment without another process waiting for what it held.
 import multiprocessing
 import os
 import signal
+import sys
 import threading
 import time
 import traceback
@@ -28,6 +29,9 @@ Result = TypeVar("Result")
 # Called with the item, and a function to call with the amount of additional progress.
 Work = Callable[[Item, Callable[[int], object]], Result]
 
+# Modules whose objects wait, when a forked process drops or uses them, for threads that only their
+# own process has: fsspec drops its file systems in every child (hdfs-native 0.11, tokio).
+UNSAFE_TO_FORK = ("hdfs_native",)
 _POLL_SECONDS = 0.1
 # How long workers may take to finish their items after an error before they are killed.
 _FINISH_SECONDS_MAX = 2.0
@@ -51,8 +55,7 @@ def map_in_processes(
     if min(processes, len(items)) <= 1:
         yield from _map_here(work, items, on_progress)
         return
-    method = "fork" if "fork" in multiprocessing.get_all_start_methods() else "spawn"
-    context = multiprocessing.get_context(method)
+    context = multiprocessing.get_context(_start_method())
     workers: dict[Connection, _Worker] = {}
     left = iter(items)
     try:
@@ -75,6 +78,12 @@ def map_in_processes(
                 yield result
     finally:
         _end(list(workers.values()))
+
+
+def _start_method() -> str:
+    """Return how workers start: by fork, which shares what is imported, where that is safe."""
+    is_safe = not any(name in sys.modules for name in UNSAFE_TO_FORK)
+    return "fork" if is_safe and "fork" in multiprocessing.get_all_start_methods() else "spawn"
 
 
 class _Worker:

@@ -11,7 +11,7 @@ from functools import partial
 import pytest
 
 from kctl.errors import KctlError
-from kctl.runtime.real.processes import map_in_processes
+from kctl.runtime.real.processes import UNSAFE_TO_FORK, map_in_processes
 
 PATIENCE_S = 60
 # Each item is at work until its process ends.
@@ -126,3 +126,14 @@ def test_workers_end_when_their_parent_is_killed():
         # The end of the pipe, which each worker holds open.
         rest, _ = parent.communicate(timeout=PATIENCE_S)
         assert rest == ""
+
+
+def start_method(_item, _progress):
+    return type(multiprocessing.current_process()).__name__
+
+
+def test_workers_are_not_forked_where_a_file_system_has_threads(monkeypatch):
+    """An import hung: forked workers waited for threads of a file system of Hadoop."""
+    assert set(map_in_processes(start_method, [1, 2], 2, lambda _: None)) == {"ForkProcess"}
+    monkeypatch.setitem(sys.modules, UNSAFE_TO_FORK[0], type(sys)(UNSAFE_TO_FORK[0]))
+    assert set(map_in_processes(start_method, [1, 2], 2, lambda _: None)) == {"SpawnProcess"}
