@@ -126,7 +126,7 @@ def test_incremental_changes_set_delete_append_and_subtract():
     [
         [ConfigChange("retention.ms", AlterOperation.APPEND, "1")],
         [ConfigChange("retention.ms", AlterOperation.SET, None)],
-        [ConfigChange("retention.ms", 9, "1")],
+        [ConfigChange("retention.ms", 9, None)],
         [ConfigChange("retention.ms", 0, "1"), ConfigChange("retention.ms", 1, None)],
     ],
 )
@@ -134,6 +134,12 @@ def test_contradictory_changes_are_invalid_requests(changes):
     with pytest.raises(ApiError) as error:
         incremented({}, topic_keys(), changes)
     assert error.value.code == ErrorCode.INVALID_REQUEST
+
+
+def test_an_operation_that_no_version_defines_is_an_unknown_error_as_in_kafka():
+    with pytest.raises(ApiError) as error:
+        incremented({}, topic_keys(), [ConfigChange("retention.ms", 9, "1")])
+    assert error.value.code == ErrorCode.UNKNOWN_SERVER_ERROR
 
 
 def test_altering_all_replaces_all():

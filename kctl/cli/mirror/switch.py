@@ -14,7 +14,6 @@ from kctl.counts import counted
 from kctl.lazy_dataclass import dataclass
 
 if TYPE_CHECKING:
-    from kctl.admin.admin_client import AdminClient
     from kctl.errors import KctlError
     from kctl.mirror.switch import SwitchPlan, SwitchStep
     from kctl.model import TopicPartition
@@ -70,18 +69,17 @@ def switch(
     )  # fmt: skip
     now_ms = session.now_ms()
 
-    async def planned(origin: "AdminClient", destination: "AdminClient") -> "SwitchPlan":
-        found = await plan_switch(origin, destination, how.name, groups, now_ms, back=how.back)
-        if not found.knows_topics:
+    def question(plan: "SwitchPlan") -> Question | None:
+        if not plan.knows_topics:
             session.output.say(unknown_topics(how.name))
-        return found
+        return None if plan.is_refused else _question(plan, back=how.back)
 
     change = sides.run(
         session,
         lambda origin, destination: session.carry_out(
             destination,
-            lambda _: planned(origin, destination),
-            lambda plan: None if plan.is_refused else _question(plan, back=how.back),
+            lambda _: plan_switch(origin, destination, how.name, groups, now_ms, back=how.back),
+            question,
             execute_switch,
         ),
     )
