@@ -2,9 +2,10 @@
 
 
 def counted(number: int, noun: str, form: str = "") -> str:
-    """Return the number, formatted by `form`, with its noun.
+    """Return the number, formatted by `form`, with its noun, whose plural is regular.
 
-    >>> counted(1, "topic"), counted(2, "topic"), counted(2000, "record", ",")
-    ('1 topic', '2 topics', '2,000 records')
+    >>> counted(1, "topic"), counted(2, "batch"), counted(2000, "record", ",")
+    ('1 topic', '2 batches', '2,000 records')
     """
-    return f"{number:{form}} {noun}" + ("" if number == 1 else "s")
+    ending = "es" if noun.endswith("ch") else "s"
+    return f"{number:{form}} {noun}" + ("" if number == 1 else ending)

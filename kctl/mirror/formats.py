@@ -19,7 +19,6 @@ without a position continues at the end of its map.
 """
 
 import json
-from collections.abc import Iterable
 
 from kctl.errors import CorruptDataError, UsageError
 from kctl.lazy_dataclass import dataclass
@@ -201,14 +200,3 @@ def parse_position(offset: int, metadata: str) -> MirrorPosition:
         )
     except (ValueError, TypeError, KeyError):
         raise CorruptDataError(f"Not the position of a mirror: {offset} {metadata!r}") from None
-
-
-def check_cluster(name: str, positions: Iterable[MirrorPosition], source_id: str | None) -> None:
-    """Raise UsageError if mirror `name` copies another cluster than that of `source_id`; an id that
-    is unknown is not compared."""
-    for position in positions:
-        if None not in (position.cluster_id, source_id) and position.cluster_id != source_id:
-            raise UsageError(
-                f"Mirror {name} copies cluster {position.cluster_id}, not {source_id}",
-                hint="name the source that it copies, or another mirror with --name",
-            )

@@ -1,11 +1,11 @@
 """Reads what a mirror keeps in its target cluster: its map, its positions, and its topics."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from typing import TYPE_CHECKING
 
 from kctl.client.consumer import PartitionReader
 from kctl.client.offsets import OffsetsClient
-from kctl.errors import NotFoundError
+from kctl.errors import NotFoundError, UsageError
 from kctl.mirror.formats import (
     MirrorPosition,
     decode_run,
@@ -76,3 +76,16 @@ async def read_kept(
         if found.error is None and found.offset >= 0
     }
     return positions, None if topics is None or topics.error is not None else topics.metadata
+
+
+async def check_source(source: "Router", name: str, positions: Iterable[MirrorPosition]) -> None:
+    """Raise UsageError if mirror `name` with these positions copies another cluster than `source`.
+    An id that is unknown is not compared."""
+    await source.refresh([])
+    source_id = source.view.cluster_id
+    for position in positions:
+        if None not in (position.cluster_id, source_id) and position.cluster_id != source_id:
+            raise UsageError(
+                f"Mirror {name} copies cluster {position.cluster_id}, not {source_id}",
+                hint="name the source that it copies, or another mirror with --name",
+            )

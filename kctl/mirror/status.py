@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 from kctl.client.consumer import PartitionReader
 from kctl.errors import KctlError, NotFoundError
 from kctl.lazy_dataclass import dataclass
-from kctl.mirror.formats import MirrorPosition, check_cluster
+from kctl.mirror.formats import MirrorPosition
 from kctl.mirror.kept_choice import decode_choice
-from kctl.mirror.map_topic import read_kept
+from kctl.mirror.map_topic import check_source, read_kept
 from kctl.mirror.mirror_plan import TopicFacts
 from kctl.mirror.topics import TopicChoice, chosen
 from kctl.model import TopicPartition
@@ -85,8 +85,7 @@ async def mirror_status(
         raise NotFoundError(
             f"The target has no position of a mirror {name}", hint="kctl mirror run makes one"
         )
-    await source.router.refresh([])
-    check_cluster(name, positions.values(), source.router.view.cluster_id)
+    await check_source(source.router, name, positions.values())
     not_copied = await _not_copied(source, positions, choice)
     partitions = [*not_copied.values(), *(it.source for it in positions.values())]
     starts = await source.offsets.earliest(partitions)

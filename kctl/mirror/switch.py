@@ -18,6 +18,7 @@ from kctl.counts import counted
 from kctl.errors import KctlError, NotFoundError
 from kctl.lazy_dataclass import dataclass
 from kctl.mirror.groups import ends_of_empty
+from kctl.mirror.map_topic import check_source
 from kctl.mirror.status import MirrorState, PartitionStatus, mirror_status
 from kctl.mirror.translation import Translation, read_translator, translate_group
 from kctl.model import TopicPartition
@@ -87,10 +88,11 @@ async def plan_switch(
     for side in (origin, destination):
         await refuse_members(side, names)
     translator = await read_translator(target, name)
-    await translator.check_source(name, source)
     lags: dict[TopicPartition, PartitionStatus] = {}
     knows_topics = True
-    if not back:
+    if back:
+        await check_source(source.router, name, translator.positions.values())
+    else:
         found = await mirror_status(source, target, name, now_ms)
         lags = {status.source: status for status in found.partitions}
         knows_topics = found.knows_topics

@@ -9,8 +9,8 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from kctl.lazy_dataclass import dataclass
-from kctl.mirror.formats import MirrorPosition, check_cluster
-from kctl.mirror.map_topic import read_map, read_positions
+from kctl.mirror.formats import MirrorPosition
+from kctl.mirror.map_topic import check_source, read_map, read_positions
 from kctl.mirror.offset_map import OffsetMap
 from kctl.model import TopicPartition
 
@@ -68,11 +68,6 @@ class Translator:
             return Translation(partition, offset, source, at)
         return Translation(partition, offset, reason="the mirror has written nothing to it")
 
-    async def check_source(self, name: str, source: "AdminClient") -> None:
-        """Raise UsageError if mirror `name` copies another cluster than `source`."""
-        await source.router.refresh([])
-        check_cluster(name, self.positions.values(), source.router.view.cluster_id)
-
     def done(self, partition: TopicPartition) -> int:
         """Return the source offset up to which the mirror has copied."""
         position = self.positions.get(partition)
@@ -109,7 +104,7 @@ async def translate_group_of(
     that is to be the source, and the mirror copies another cluster."""
     translator = await read_translator(target, name)
     if not to_source:
-        await translator.check_source(name, origin)
+        await check_source(origin.router, name, translator.positions.values())
     return await translate_group(translator, origin, group, to_source=to_source)
 
 

@@ -55,16 +55,8 @@ def apply_plans(disk: Disk, plans: Iterable[RepairPlan], backup: str) -> Repaire
     wanted = [plan for plan in plans if plan.steps()]
     check_outside(disk, backup, "The backup")
     _check_outside_old_logs(disk, wanted, backup)
-    is_new = not disk.exists(backup)
-    files = 0
     with locked_log_directories(disk, [plan.directory for plan in wanted]):
-        for plan in wanted:
-            try:
-                files += _apply(disk, plan, backup)
-            except _NothingKeptError as error:
-                if is_new and not files and disk.exists(backup):
-                    disk.remove_tree(backup)
-                raise error.cause from None
+        files = sum(_apply(disk, plan, backup) for plan in wanted)
     return Repaired(backup if files else None, files)
 
 
@@ -123,25 +115,20 @@ def _changed_files(disk: Disk, plan: RepairPlan) -> list[str]:
     return sorted(path for path in found if disk.exists(path))
 
 
-class _NothingKeptError(Exception):
-    """The backup of a partition failed, and what was copied of it is removed."""
-
-    def __init__(self, cause: BaseException) -> None:
-        super().__init__(str(cause))
-        self.cause = cause
-
-
 def _keep(disk: Disk, plan: RepairPlan, paths: Iterable[str], backup: str) -> None:
-    """Copy what the plan changes and sets aside. Raise _NothingKeptError if that fails: half a
+    """Copy what the plan changes and sets aside. If that fails, remove what was copied: half a
     backup would only fill a disk that is full already."""
+    is_new = not disk.exists(backup)
     made: list[str] = []
     try:
         _back_up(disk, plan, paths, backup, made)
         _set_aside(disk, plan, backup, made)
-    except BaseException as error:
+    except BaseException:
         for path in made:
             disk.remove(path)
-        raise _NothingKeptError(error) from error
+        if is_new and disk.exists(backup):
+            disk.remove_tree(backup)
+        raise
 
 
 def _back_up(

@@ -88,9 +88,9 @@ def test_broker_configs_are_described_in_full(twins, version):
     describe(twins, version, BROKER, "one", **fields)
 
 
-def alter(twins, version, kind, name, settings, *, is_dry=False):
-    """Return the error code with which both brokers answer an AlterConfigs."""
-    request = alter_configs.AlterConfigsRequest(
+def alter_request(*resources, is_dry=False):
+    """An AlterConfigs for (kind, name, settings)."""
+    return alter_configs.AlterConfigsRequest(
         validate_only=is_dry,
         resources=[
             alter_configs.AlterConfigsResource(
@@ -101,14 +101,14 @@ def alter(twins, version, kind, name, settings, *, is_dry=False):
                     for key, value in settings.items()
                 ],
             )
+            for kind, name, settings in resources
         ],
     )
-    return error_and_words(twins.ask(request, version))
 
 
-def increment(twins, version, kind, name, *operations, is_dry=False, but=None):
-    """The same of IncrementalAlterConfigs with (setting, operation, value)."""
-    request = incremental_alter_configs.IncrementalAlterConfigsRequest(
+def incremental_request(*resources, is_dry=False):
+    """An IncrementalAlterConfigs for (kind, name, operations): (setting, operation, value)."""
+    return incremental_alter_configs.IncrementalAlterConfigsRequest(
         validate_only=is_dry,
         resources=[
             incremental_alter_configs.AlterConfigsResource(
@@ -121,8 +121,20 @@ def increment(twins, version, kind, name, *operations, is_dry=False, but=None):
                     for key, operation, value in operations
                 ],
             )
+            for kind, name, operations in resources
         ],
     )
+
+
+def alter(twins, version, kind, name, settings, *, is_dry=False):
+    """Return the error code with which both brokers answer an AlterConfigs."""
+    request = alter_request((kind, name, settings), is_dry=is_dry)
+    return error_and_words(twins.ask(request, version))
+
+
+def increment(twins, version, kind, name, *operations, is_dry=False, but=None):
+    """The same of IncrementalAlterConfigs with (setting, operation, value)."""
+    request = incremental_request((kind, name, operations), is_dry=is_dry)
     return error_and_words(twins.ask(request, version, but=but))
 
 
@@ -202,23 +214,10 @@ def test_an_operation_that_no_version_defines_is_refused(twins, new_topic, versi
 
 def test_the_last_entry_of_a_topic_in_an_incremental_request_is_applied(twins, new_topic):
     topic, other = new_topic(), new_topic()
-    request = incremental_alter_configs.IncrementalAlterConfigsRequest(
-        resources=[
-            incremental_alter_configs.AlterConfigsResource(
-                resource_type=TOPIC,
-                resource_name=name,
-                configs=[
-                    incremental_alter_configs.AlterableConfig(
-                        name=key, config_operation=SET, value=value
-                    )
-                ],
-            )
-            for name, key, value in (
-                (topic, "no.such.setting", "1"),
-                (other, "segment.ms", "6"),
-                (topic, "segment.ms", "7"),
-            )
-        ]
+    request = incremental_request(
+        (TOPIC, topic, [("no.such.setting", SET, "1")]),
+        (TOPIC, other, [("segment.ms", SET, "6")]),
+        (TOPIC, topic, [("segment.ms", SET, "7")]),
     )
     answer = twins.ask(request, 1)
     assert [it["error_code"] for it in answer["responses"]] == [0, 0]
@@ -227,15 +226,11 @@ def test_the_last_entry_of_a_topic_in_an_incremental_request_is_applied(twins, n
 
 def test_alter_configs_fails_as_a_whole_for_a_null_value(twins, new_topic):
     topics = [new_topic(), new_topic()]
-    request = alter_configs.AlterConfigsRequest(
-        resources=[
-            alter_configs.AlterConfigsResource(
-                resource_type=TOPIC,
-                resource_name=topic,
-                configs=[alter_configs.AlterableConfig(name="segment.ms", value=value)],
-            )
+    request = alter_request(
+        *(
+            (TOPIC, topic, {"segment.ms": value})
             for topic, value in zip(topics, ("7", None), strict=True)
-        ]
+        )
     )
     answer = twins.ask(request, 1)
     codes = [it["error_code"] for it in answer["responses"]]

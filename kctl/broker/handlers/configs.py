@@ -306,20 +306,12 @@ async def _alter(services: Services, request: Request, *, is_incremental: bool) 
     body = request.body
     responses = []
     pace = pace_of(services.runtime.scheduler)
-    # The last entry of a resource stands at the place of its first.
-    resources = {}
-    has_null = False
-    for it in body.resources:
-        resources[it.resource_type, it.resource_name] = it
-        has_null = has_null or any(config.value is None for config in it.configs)
-        await pace.spend(UNITS_PER_NAME + len(it.configs))
     refusal = None
-    if not is_incremental:
-        if has_null:
-            refusal = ApiError(ErrorCode.UNKNOWN_SERVER_ERROR)
-        elif len(resources) < len(body.resources):
-            refusal = ApiError(ErrorCode.INVALID_REQUEST, "Each resource must appear at most once")
-    for resource in resources.values() if refusal is None else body.resources:
+    if is_incremental:
+        resources = await _last_of_each(body.resources, pace)
+    else:
+        resources, refusal = body.resources, await _refusal(body.resources, pace)
+    for resource in resources:
         kind, name = resource.resource_type, resource.resource_name
         response = module.AlterConfigsResourceResponse(
             resource_type=kind, resource_name=name, error_message=None
@@ -337,6 +329,28 @@ async def _alter(services: Services, request: Request, *, is_incremental: bool) 
         await pace.spend(UNITS_OF_BROKER if kind == BROKER_RESOURCE else UNITS_OF_TOPIC)
     answer = module.IncrementalAlterConfigsResponse if is_incremental else None
     request.reply((answer or module.AlterConfigsResponse)(responses=responses))
+
+
+async def _last_of_each(resources: Sequence[Any], pace: Pace) -> Sequence[Any]:
+    """Return the last entry of each resource, at the place of its first."""
+    last = {}
+    for it in resources:
+        last[it.resource_type, it.resource_name] = it
+        await pace.spend(UNITS_PER_NAME)
+    return list(last.values())
+
+
+async def _refusal(resources: Sequence[Any], pace: Pace) -> ApiError | None:
+    """Return why AlterConfigs alters none of its resources; None if it alters each by itself."""
+    names = set()
+    for it in resources:
+        if any(config.value is None for config in it.configs):
+            return ApiError(ErrorCode.UNKNOWN_SERVER_ERROR)
+        names.add((it.resource_type, it.resource_name))
+        await pace.spend(UNITS_PER_NAME + len(it.configs))
+    if len(names) < len(resources):
+        return ApiError(ErrorCode.INVALID_REQUEST, "Each resource must appear at most once")
+    return None
 
 
 async def _alter_one(

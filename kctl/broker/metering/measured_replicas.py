@@ -6,7 +6,7 @@ broker is no failure, and a batch that was appended before counts again.
 Kafka 2.7: kafka.server.BrokerTopicStats and its callers in ReplicaManager.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Final
 
 from kctl.broker.log.log_manager import LogManager
@@ -21,7 +21,6 @@ from kctl.broker.replication.replica_selector import ReplicaSelector
 from kctl.configs.broker_config import BrokerConfig
 from kctl.errors import KctlError
 from kctl.protocol.error_codes import ErrorCode
-from kctl.protocol.messages.fetch import FetchPartition
 from kctl.runtime.runtime import Runtime
 
 # Errors of clients, and of brokers that no longer lead: Kafka does not count them as failures.
@@ -111,30 +110,14 @@ class MeasuredReplicaManager(ReplicaManager):
             if info.first_offset >= 0:
                 counters.messages_in += info.last_offset - info.first_offset + 1
 
-    def is_complete(self, params: FetchParams, results: Sequence[FetchResult]) -> bool:
-        """Count the results of a fetch that completes at once, as nearly all do under load."""
-        if not ReplicaManager.is_complete(self, params, results):
-            return False
-        self._count_fetched(params.replica_id >= 0, results)
-        return True
-
-    def _wait_for_more(
+    def _complete(
         self,
         params: FetchParams,
-        partitions: Sequence[tuple[str, FetchPartition]],
         on_done: Callable[[list[FetchResult]], object],
-        on_error: Callable[[Exception], object],
         results: list[FetchResult],
     ) -> None:
-        """Count what is read again."""
-
-        def counted(again: list[FetchResult]) -> None:
-            self._count_fetched(params.replica_id >= 0, again)
-            on_done(again)
-
-        super()._wait_for_more(params, partitions, counted, on_error, results)
-
-    def _count_fetched(self, is_from_follower: bool, results: Sequence[FetchResult]) -> None:
+        """Count what is read, and pass it on."""
+        is_from_follower = params.replica_id >= 0
         topics = self._topics
         for result in results:
             counters = topics.get(result.topic)
@@ -152,6 +135,7 @@ class MeasuredReplicaManager(ReplicaManager):
                     counters.bytes_out += size
             elif result.error_code in _FAILED_FETCH:
                 counters.failed_fetch += 1
+        on_done(results)
 
 
 def _size(records: Records | CheckedRecords | KctlError) -> int:

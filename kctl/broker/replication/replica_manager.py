@@ -360,40 +360,15 @@ class ReplicaManager:
         results: list[FetchResult],
         _: None,
     ) -> None:
-        if self.is_complete(params, results):
-            on_done(results)
-        else:
-            self._wait_for_more(params, partitions, on_done, on_error, results)
-
-    def is_complete(self, params: FetchParams, results: Sequence[FetchResult]) -> bool:
-        """Return whether a fetch completes with the results of its first read: enough bytes, an
-        error, or nothing to wait for."""
-        if params.max_wait_ms <= 0 or not results:
-            return True
-        total = 0
-        for result in results:
-            data = result.data
-            if result.error_code != 0 or data is None:
-                return True
-            if data.records is not None:
-                total += len(data.records)
-        return total >= params.min_bytes
-
-    def _wait_for_more(
-        self,
-        params: FetchParams,
-        partitions: Sequence[tuple[str, FetchPartition]],
-        on_done: Callable[[list[FetchResult]], object],
-        on_error: Callable[[Exception], object],
-        results: list[FetchResult],
-    ) -> None:
-        """Read again when a partition has changed that can complete the fetch, or in the end."""
+        if params.max_wait_ms <= 0 or not partitions or is_enough(params, results):
+            self._complete(params, on_done, results)
+            return
         deadline_ms = self._clock.monotonic_ms() + params.max_wait_ms
         watched: Watched = {}
         if len(partitions) < READS_PER_TURN:
 
             def read_again() -> None:
-                on_done(self.reader.read(params, partitions))
+                self._complete(params, on_done, self.reader.read(params, partitions))
 
             readable = _sizes(results) if params.min_bytes > 1 else None
             watched.update(self._to_watch(partitions))
@@ -404,12 +379,22 @@ class ReplicaManager:
 
             def read_again() -> None:
                 again = self.reader.read_in_parts(params, partitions)
-                in_turns(self._scheduler, again, on_done, on_error)
+                done = partial(self._complete, params, on_done)
+                in_turns(self._scheduler, again, done, on_error)
 
             delayed = DelayedFetch(deadline_ms, params, watched, read_again)
             self._fetches.watch(delayed, ())
             watching = self._watching(delayed, watched, partitions)
             in_turns(self._scheduler, watching, _nothing, on_error)
+
+    def _complete(
+        self,
+        params: FetchParams,  # noqa: ARG002 - for those that count
+        on_done: Callable[[list[FetchResult]], object],
+        results: list[FetchResult],
+    ) -> None:
+        """Pass on what a fetch has read in the end."""
+        on_done(results)
 
     def _to_watch(self, partitions: Sequence[tuple[str, FetchPartition]]) -> Watched:
         mine = self.partitions
@@ -567,6 +552,18 @@ def _ignore_fetch(_partition: Partition, _broker_id: int) -> None:
 
 def _ignore_offline(_partitions: Sequence[Partition]) -> None:
     """Ignore partitions that went offline."""
+
+
+def is_enough(params: FetchParams, results: Sequence[FetchResult]) -> bool:
+    """Return whether a fetch completes at once: enough bytes, or an error."""
+    total = 0
+    for result in results:
+        data = result.data
+        if result.error_code != 0 or data is None:
+            return True
+        if data.records is not None:
+            total += len(data.records)
+    return total >= params.min_bytes
 
 
 __all__ = [

@@ -125,7 +125,7 @@ def stats_text(stats: "LogStats", document: dict[str, Any], width: int | None = 
     facts = (
         (
             f"{counted(stats.files, 'file')}, {counted(stats.size, 'byte')}, "
-            f"{stats.batches} batch{'' if stats.batches == 1 else 'es'}, "
+            f"{counted(stats.batches, 'batch')}, "
             f"{counted(stats.records, 'record')}"
         ),
         f"offsets {stats.first_offset} to {stats.last_offset}  {times}".rstrip(),

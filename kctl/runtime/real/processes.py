@@ -30,7 +30,7 @@ Result = TypeVar("Result")
 Work = Callable[[Item, Callable[[int], object]], Result]
 
 # Modules whose objects wait, when a forked process drops or uses them, for threads that only their
-# own process has: fsspec drops its file systems in every child (hdfs-native 0.11, tokio).
+# own process has: fsspec drops its file systems in every child (hdfs-native 0.14, tokio).
 UNSAFE_TO_FORK = ("hdfs_native",)
 _POLL_SECONDS = 0.1
 # How long workers may take to finish their items after an error before they are killed.
