@@ -228,9 +228,17 @@ class MirrorWorker:
         self._reader.close()
         try:
             if self._is_open and self._writer.transaction is not None:
-                await self._writer.transaction.end(commit=False)
+                await self._abort(self._writer.transaction)
         finally:
             await self._member.leave()
+
+    async def _abort(self, transaction: ProducerTransaction) -> None:
+        try:
+            await transaction.end(commit=False)
+        except ApiError as error:
+            # The commit whose response was not awaited, as a signal came, was carried out.
+            if error.code is not ErrorCode.INVALID_TXN_STATE:
+                raise
 
     # Beginning
 

@@ -23,7 +23,7 @@ from kctl.model import TopicPartition
 from kctl.protocol.api_keys import ApiKey
 from kctl.protocol.error_codes import ErrorCode
 from kctl.records.compression import LZ4
-from kctl.runtime.future import gather, sleep
+from kctl.runtime.future import CancelledError, gather, sleep
 from kctl.testing.kafka_broker import KafkaBroker
 from tests.support.builds import needs_sources
 
@@ -314,6 +314,8 @@ def test_partitions_and_topics_that_are_added_meanwhile_are_copied(clusters):
             if all(end > 0 for end in ends.values()):
                 break
         task.cancel()
+        with pytest.raises(CancelledError):
+            await task
         return ends
 
     ends = clusters.do(work, workers=2)
@@ -321,6 +323,29 @@ def test_partitions_and_topics_that_are_added_meanwhile_are_copied(clusters):
     assert all(end > 0 for end in ends.values())
     assert [it.value for it in clusters.target.records("grow-1")] == [b"late"]
     assert [it.value for it in clusters.target.records("grow-2")] == [b"late"]
+
+
+def test_a_mirror_that_is_stopped_while_it_commits_stops_without_an_error(clusters):
+    clusters.source.create_topic("stop")
+    clusters.produce("stop", [b"%d" % number for number in range(10)])
+    choice = TopicChoice(("stop",), (), parse_rename("identity"))
+    before = clusters.target.request_count("EndTxn")
+    clusters.target.inject_latency("EndTxn", 300, times=1)
+
+    async def work(source, target):
+        it = MirrorRun(ClusterSource(source), target, choice, MirrorSettings("stop"))
+        scheduler = source.router.runtime.scheduler
+        task = scheduler.spawn(it.run())
+        while clusters.target.request_count("EndTxn") == before and not task.done:
+            await sleep(scheduler, 5)
+        task.cancel()
+        with pytest.raises(CancelledError):
+            await task
+
+    clusters.do(work)
+
+    # The commit was under way: it is carried out, and an abort after it is refused.
+    assert len(clusters.target.records("stop")) == 10
 
 
 def test_a_source_before_transactions_is_copied_to_its_end_and_its_lag_is_known(capfdbinary):
