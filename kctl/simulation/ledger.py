@@ -5,10 +5,14 @@ ledger restarts with what the new leader has up to its high watermark, as soon a
 committed before and is gone, and what leaders of older epochs commit that do not know of the
 election, is remembered as *lost*: producers received acknowledgements for it, and readers read it.
 
+Replicas equal the ledger batch by batch. Those of a compacted topic may have been cleaned, each at
+another time: they are compared record by record where their batches differ (`compacted.py`).
+
 Kafka 2.7: the high watermark of KIP-101; unclean.leader.election.enable.
 """
 
 from bisect import bisect_left
+from collections.abc import Iterator
 from dataclasses import field
 from typing import NamedTuple
 
@@ -16,6 +20,7 @@ from kctl.broker.log.fetch_data import FetchIsolation
 from kctl.broker.log.unified_log import UnifiedLog
 from kctl.lazy_dataclass import dataclass
 from kctl.records.record_batch import RECORD_BATCH_OVERHEAD, RecordBatch
+from kctl.simulation.compacted import CompactedRecords
 
 READ_BYTES_MAX = 1 << 24
 Key = tuple[str, int]
@@ -64,6 +69,8 @@ class Ledger:
     start_offset: int = 0
     # Batches that were committed and are gone.
     lost: set[CommittedBatch] = field(default_factory=set)
+    # Of a topic whose log is cleaned.
+    compacted: CompactedRecords | None = None
 
     @property
     def was_elected_uncleanly(self) -> bool:
@@ -87,6 +94,32 @@ class Ledger:
         index = bisect_left(self.batches, offset, key=lambda it: it.last_offset)
         return index < len(self.batches) and self.batches[index].base_offset < offset
 
+    def append(self, log: UnifiedLog, batch: CommittedBatch) -> None:
+        """Note the next batch that `log` commits."""
+        self.batches.append(batch)
+        self.end_offset = batch.last_offset + 1
+        if self.compacted is not None:
+            for stored in stored_between(log, batch.base_offset, self.end_offset):
+                self.compacted.note(stored)
+
+    def difference(
+        self, log: UnifiedLog, found: list[CommittedBatch], start_offset: int, end_offset: int
+    ) -> str | None:
+        """Return how `found`, what a replica's log has in a range, differs from what is committed
+        there; None if it does not."""
+        expected = self.between(start_offset, end_offset)
+        if found == expected:
+            return None
+        if self.compacted is not None:
+            stored = stored_between(log, start_offset, end_offset)
+            return self.compacted.difference(stored, start_offset, end_offset)
+        for ours, committed in zip(found, expected, strict=False):
+            if ours != committed:
+                return f"has {ours} where {committed} is committed"
+        if len(found) < len(expected):
+            return f"does not have {expected[len(found)]}, which is committed"
+        return f"has {found[len(expected)]}, which is not committed"
+
     def elected_uncleanly(self, leader_epoch: int) -> None:
         """Note an unclean election: from this epoch on the new leader's log decides."""
         self.first_epoch = leader_epoch
@@ -102,6 +135,8 @@ class Ledger:
         self.end_offset = found[-1].last_offset + 1 if found else log.log_start_offset
         self.high_watermark = log.high_watermark
         self.is_open = False
+        # Topics that are compacted are not elected uncleanly.
+        assert self.compacted is None
         self.last_batches = {
             (it.producer_id, it.producer_epoch): it for it in found if it.base_sequence >= 0
         }
@@ -120,37 +155,45 @@ class Ledger:
 
 def batches_between(log: UnifiedLog, start_offset: int, end_offset: int) -> list[CommittedBatch]:
     """Return the batches of a log from `start_offset` up to `end_offset`."""
-    batches: list[CommittedBatch] = []
-    while start_offset < end_offset:
-        # A read ends at the end of its segment.
-        found = log.read(start_offset, READ_BYTES_MAX, isolation=FetchIsolation.LOG_END).records
-        data = found.file.pread(found.length, found.position) if found is not None else b""
-        read = identities(data, end_offset)
-        if not read:
-            break
-        batches += read
-        start_offset = read[-1].last_offset + 1
-    return batches
+    return list(map(_identity, stored_between(log, start_offset, end_offset)))
 
 
 def identities(data: bytes, end_offset: int) -> list[CommittedBatch]:
     """Return the identities of the batches in `data` that are whole and end before `end_offset`."""
-    batches = []
+    return list(map(_identity, _whole_batches(data, end_offset)))
+
+
+def stored_between(log: UnifiedLog, start_offset: int, end_offset: int) -> Iterator[RecordBatch]:
+    """Yield the batches of a log from `start_offset` up to `end_offset`."""
+    while start_offset < end_offset:
+        # A read ends at the end of its segment.
+        found = log.read(start_offset, READ_BYTES_MAX, isolation=FetchIsolation.LOG_END).records
+        data = found.file.pread(found.length, found.position) if found is not None else b""
+        before_offset = start_offset
+        for batch in _whole_batches(data, end_offset):
+            start_offset = batch.last_offset + 1
+            yield batch
+        if start_offset == before_offset:
+            break
+
+
+def _whole_batches(data: bytes, end_offset: int) -> Iterator[RecordBatch]:
     position = 0
     while len(data) - position >= RECORD_BATCH_OVERHEAD:
         batch = RecordBatch(data, position)
         if batch.last_offset >= end_offset or position + batch.size > len(data):
             break
-        batches.append(
-            CommittedBatch(
-                batch.base_offset,
-                batch.last_offset,
-                batch.partition_leader_epoch,
-                batch.crc,
-                batch.producer_id,
-                batch.producer_epoch,
-                batch.base_sequence,
-            )
-        )
+        yield batch
         position += batch.size
-    return batches
+
+
+def _identity(batch: RecordBatch) -> CommittedBatch:
+    return CommittedBatch(
+        batch.base_offset,
+        batch.last_offset,
+        batch.partition_leader_epoch,
+        batch.crc,
+        batch.producer_id,
+        batch.producer_epoch,
+        batch.base_sequence,
+    )

@@ -516,8 +516,9 @@ class Simulation:
                 log = partition.log
                 start_offset = max(log.log_start_offset, ledger.start_offset)
                 found = batches_between(log, start_offset, log.log_end_offset)
-                if found != ledger.between(start_offset, log.log_end_offset):
-                    cluster.fail(f"broker {replica_id} has a {key} that differs from the ledger")
+                difference = ledger.difference(log, found, start_offset, log.log_end_offset)
+                if difference is not None:
+                    cluster.fail(f"broker {replica_id}: {key[0]}-{key[1]} {difference}")
         if self.acl_invariants is not None:
             self.acl_invariants.check_logs(invariants.ledgers.values())
         for broker in cluster.brokers.values():

@@ -3,6 +3,8 @@
 import pytest
 
 from kctl.admin.topics import NewTopic
+from kctl.broker.config.config_changes import OVERRIDES_MAX, check_override_count
+from kctl.errors import UsageError
 from kctl.model import ReplicaAssignment, TopicPartition
 from kctl.protocol.error_codes import ErrorCode
 from kctl.protocol.messages import (
@@ -14,7 +16,7 @@ from kctl.protocol.messages import (
 from kctl.store.znodes import TOPIC_CONFIGS
 from tests.support.broker_cluster import running_brokers
 
-TOPIC_RESOURCE = 2
+TOPIC_RESOURCE, BROKER_RESOURCE, LOGGER_RESOURCE = 2, 4, 8
 
 
 @pytest.fixture
@@ -147,3 +149,77 @@ def test_alter_configs_that_names_a_topic_twice_changes_nothing(cluster):
     answer = cluster.run(cluster.router().send_to_broker(1, request))
     assert [it.error_code for it in answer.responses] == [ErrorCode.INVALID_REQUEST] * 2
     assert described(cluster, 1) == {}
+
+
+@pytest.mark.parametrize("module", [alter_configs, incremental_alter_configs])
+@pytest.mark.parametrize(
+    ("kind", "name"), [(TOPIC_RESOURCE, "t"), (BROKER_RESOURCE, "1"), (BROKER_RESOURCE, "")]
+)
+def test_a_resource_with_too_many_configs_is_refused_and_others_are_altered(
+    cluster, module, kind, name
+):
+    """Each resource is altered in one turn of the loop."""
+    is_incremental = module is incremental_alter_configs
+    request_type = (
+        module.IncrementalAlterConfigsRequest if is_incremental else module.AlterConfigsRequest
+    )
+    wide = [f"c{number}" for number in range(OVERRIDES_MAX + 1)]
+    resources = [
+        module.AlterConfigsResource(
+            resource_type=resource_type,
+            resource_name=resource_name,
+            configs=[module.AlterableConfig(name=it, value="7") for it in names],
+        )
+        for resource_type, resource_name, names in (
+            (kind, name, wide),
+            *([(TOPIC_RESOURCE, "t", ["segment.ms"])] if kind != TOPIC_RESOURCE else ()),
+        )
+    ]
+    answer = cluster.run(cluster.router().send_to_broker(1, request_type(resources=resources)))
+    assert answer.responses[0].error_code == ErrorCode.INVALID_REQUEST
+    assert f"a resource may have {OVERRIDES_MAX}" in answer.responses[0].error_message
+    assert [it.error_code for it in answer.responses[1:]] == [0] * (len(resources) - 1)
+    assert described(cluster, 1) == ({} if kind == TOPIC_RESOURCE else {"segment.ms": "7"})
+
+
+def test_the_overrides_of_a_broker_do_not_grow_without_bound(cluster):
+    def changed(first, count):
+        names = [f"c{number}" for number in range(first, first + count)]
+        resource = incremental_alter_configs.AlterConfigsResource(
+            resource_type=BROKER_RESOURCE,
+            resource_name="1",
+            configs=[incremental_alter_configs.AlterableConfig(name=it, value="7") for it in names],
+        )
+        request = incremental_alter_configs.IncrementalAlterConfigsRequest(resources=[resource])
+        return cluster.run(cluster.router().send_to_broker(1, request)).responses[0].error_code
+
+    assert changed(0, OVERRIDES_MAX) == 0
+    assert changed(OVERRIDES_MAX, 1) == ErrorCode.INVALID_REQUEST
+    assert changed(0, 1) == 0
+
+
+def test_a_resource_that_has_too_many_overrides_may_only_lose_some():
+    before_count = 2 * OVERRIDES_MAX
+    check_override_count(before_count - 1, before_count)
+    for count in (before_count, before_count + 1):
+        with pytest.raises(UsageError, match=f"{count} configs"):
+            check_override_count(count, before_count)
+
+
+def test_configs_are_described_whatever_names_are_asked_for(cluster):
+    """Names that a resource does not have cost no more than their bytes."""
+    names = [*(f"x{number}" for number in range(20_000)), "segment.ms", "advertised.listeners"]
+    for kind, name, expected in (
+        (TOPIC_RESOURCE, "t", ["segment.ms"]),
+        (BROKER_RESOURCE, "1", ["advertised.listeners"]),
+        (LOGGER_RESOURCE, "1", []),
+    ):
+        request = describe_configs.DescribeConfigsRequest(
+            resources=[
+                describe_configs.DescribeConfigsResource(
+                    resource_type=kind, resource_name=name, configuration_keys=names
+                )
+            ]
+        )
+        answer = cluster.run(cluster.router().send_to_broker(1, request))
+        assert [it.name for it in answer.results[0].configs] == expected

@@ -83,7 +83,7 @@ from kctl.protocol.messages.update_metadata import (
 )
 from kctl.protocol.schema import Message
 from tests.serve import bad_frames
-from tests.serve.costly_configs import many_configs
+from tests.serve.costly_configs import many_configs, wide_configs
 from tests.serve.costly_crowd import (
     ANSWER_S,
     MEMBERS_MAX,
@@ -534,7 +534,7 @@ KINDS: dict[str, Kind] = {
     for kind in (
         many_members, big_metadata, many_groups, wide_topics, parked_fetches, wide_fetches,
         client_quotas, scram_users, acls, delegation_tokens, token_changes, judged_names,
-        crowded_rules, many_transactions, wide_transaction, many_configs,
+        crowded_rules, many_transactions, wide_transaction, many_configs, wide_configs,
     )
 }  # fmt: skip
 # These leave a broker behind that serves no other candidate.

@@ -35,6 +35,9 @@ class AlterOperation(IntEnum):
 
 
 _OPERATIONS = tuple(AlterOperation)
+# Overrides that a topic or a broker may have, and configs that a request may change of one. Their
+# names and values are checked in one turn of the loop; brokers know about 300 names.
+OVERRIDES_MAX = 1_000
 
 
 class ConfigChange(NamedTuple):
@@ -157,6 +160,13 @@ def _list_key(keys: Mapping[str, ConfigKey], name: str, operation: int) -> Confi
             ErrorCode.INVALID_REQUEST, f"Config value {verb} is not allowed for config key: {name}"
         )
     return key
+
+
+def check_override_count(count: int, before_count: int = 0) -> None:
+    """Raise UsageError if `count` overrides are too many; an entity that has more, which other
+    tools wrote into the store, may only lose some."""
+    if count > max(OVERRIDES_MAX, before_count - 1):
+        raise UsageError(f"{count} configs: a resource may have {OVERRIDES_MAX}")
 
 
 def check_topic_config(overrides: Mapping[str, str]) -> None:

@@ -5,7 +5,7 @@ Kafka 2.7: kafka.server.AdminManager (`describeConfigs`, `configSynonyms`); KIP-
 """
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping
 from dataclasses import replace
 from enum import IntEnum
 from itertools import dropwhile
@@ -231,7 +231,7 @@ def _synonym(key: ConfigKey, text: str | None, source: ConfigSource) -> Synonym:
 
 
 def topic_entries(
-    overrides: Mapping[str, str], broker: BrokerConfigView, names: Sequence[str] | None
+    overrides: Mapping[str, str], broker: BrokerConfigView, names: Container[str] | None
 ) -> list[ConfigEntry]:
     """Return the configs of a topic; only those in `names` unless it is None."""
     defaults = broker.effective().topic_defaults()
@@ -261,7 +261,7 @@ def link_entry(name: str, value: str, *, is_read_only: bool) -> ConfigEntry:
     return ConfigEntry(key, value, is_read_only, () if is_read_only else synonyms)
 
 
-def broker_entries(broker: BrokerConfigView, names: Sequence[str] | None) -> list[ConfigEntry]:
+def broker_entries(broker: BrokerConfigView, names: Container[str] | None) -> list[ConfigEntry]:
     """Return the configs of a broker; only those in `names` unless it is None."""
     effective = broker.effective()
     entries = []
@@ -280,7 +280,7 @@ def broker_entries(broker: BrokerConfigView, names: Sequence[str] | None) -> lis
 
 
 def default_broker_entries(
-    broker: BrokerConfigView, names: Sequence[str] | None
+    broker: BrokerConfigView, names: Container[str] | None
 ) -> list[ConfigEntry]:
     """Return the configs that the store overrides for all brokers."""
     source = ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG

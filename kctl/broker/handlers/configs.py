@@ -22,13 +22,14 @@ Kafka 2.7: kafka.server.AdminManager.
 
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from typing import Any
 
 from kctl.broker.config.config_changes import (
     AlterOperation,
     ConfigChange,
     check_broker_config,
+    check_override_count,
     check_topic_config,
     incremented,
     replaced,
@@ -149,6 +150,7 @@ async def _describe_link(
     topic, links = resource.resource_name, services.links
     count = services.metadata_cache.partition_count(topic) or 0
     for name in dict.fromkeys(names):
+        await pace.spend()
         if name == MIRROR_STATUS and is_link:
             phases: Counter[str] = Counter()
             async for numbers in pace.over(range(count)):
@@ -188,7 +190,7 @@ def _described(
             resource.resource_type,
             resource.resource_name,
             # An empty list means all configs, as does null.
-            resource.configuration_keys or None,
+            frozenset(resource.configuration_keys) if resource.configuration_keys else None,
             overrides,
         )
         has_synonyms, version = request.body.include_synonyms, request.api_version
@@ -207,7 +209,7 @@ def _describe_loggers(
     if not name:
         raise ApiError(ErrorCode.INVALID_REQUEST, "Broker id must not be empty")
     _check_broker_id(services, name, f"{services.broker_id}")
-    wanted = resource.configuration_keys
+    wanted = frozenset(resource.configuration_keys or ())
     return [
         describe_configs.DescribeConfigsResourceResult(
             name=logger, value=level.name, config_source=ConfigSource.DYNAMIC_BROKER_LOGGER_CONFIG
@@ -221,7 +223,7 @@ def _entries(
     services: Services,
     resource_type: int,
     name: str,
-    names: Sequence[str] | None,
+    names: Container[str] | None,
     topic_overrides: Mapping[str, Mapping[str, str]],
 ) -> list[ConfigEntry]:
     view = _broker_view(services)
@@ -357,11 +359,14 @@ async def _alter_one(
     services: Services, resource: Any, is_incremental: bool, validate_only: bool
 ) -> None:
     kind, name = resource.resource_type, resource.resource_name
-    changes = [
-        ConfigChange(c.name, c.config_operation if is_incremental else AlterOperation.SET, c.value)
-        for c in resource.configs
-    ]
     try:
+        check_override_count(len(resource.configs))
+        changes = [
+            ConfigChange(
+                c.name, c.config_operation if is_incremental else AlterOperation.SET, c.value
+            )
+            for c in resource.configs
+        ]
         if kind == BROKER_LOGGER_RESOURCE and is_incremental:
             if name:
                 _check_broker_id(services, name, f"{services.broker_id},")
@@ -392,6 +397,7 @@ async def _alter_topic(
 ) -> None:
     def updated(before: Mapping[str, str]) -> dict[str, str]:
         after = incremented(before, topic_keys(), changes) if is_incremental else replaced(changes)
+        check_override_count(len(after), len(before))
         check_topic_config(after)
         check_link_change(before, after)
         if topic in INTERNAL_TOPICS and link_of(after) is not None:
@@ -423,6 +429,7 @@ async def _alter_broker(
             after = incremented(valid, BrokerConfig.KEYS, changes)
         else:
             after = replaced(changes)
+        check_override_count(len(after), len(before))
         check_broker_config(after, view, is_default=is_default)
         check_password_count(after)
         return after
