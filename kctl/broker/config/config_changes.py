@@ -37,7 +37,7 @@ class AlterOperation(IntEnum):
 _OPERATIONS = tuple(AlterOperation)
 # Overrides that a topic or a broker may have, and configs that a request may change of one. Their
 # names and values are checked in one turn of the loop; brokers know about 300 names.
-OVERRIDES_MAX = 1_000
+OVERRIDES_MAX = 500
 
 
 class ConfigChange(NamedTuple):
@@ -235,12 +235,13 @@ def check_broker_config(
             [name for name in overrides if is_per_broker(name)],
             "Cannot update these configs at default cluster level, broker id must be specified",
         )
-    after = broker.with_overrides(overrides, is_default=is_default)
     # `effective` would ignore invalid values: this reports them.
     BrokerConfig({**broker.static.given, **overrides})
-    _check_thread_counts(broker.effective(), after.effective())
-    _check_listeners(broker.effective(), after.effective())
-    _check_listener_limits(broker.effective(), after.effective())
+    before = broker.effective()
+    after = broker.with_overrides(overrides, is_default=is_default).effective()
+    _check_thread_counts(before, after)
+    _check_listeners(before, after)
+    _check_listener_limits(before, after)
 
 
 def _reject(names: Iterable[str], why: str) -> None:
