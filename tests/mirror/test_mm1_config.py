@@ -3,6 +3,10 @@
 import pytest
 
 from kctl.cli import app
+from kctl.cli.mirror.ends import EndOptions
+from kctl.cli.mirror.mm1_options import Mm1Options
+from kctl.cli.mirror.mm2_options import Mm2Options
+from kctl.cli.mirror.topic_options import TopicOptions
 from kctl.errors import UsageError
 from kctl.mirror.mm1_config import parse_files
 
@@ -68,3 +72,17 @@ def test_the_command_takes_mirrormakers_options(clusters, capfdbinary, tmp_path)
     assert b"cannot be combined" in capfdbinary.readouterr().err
     assert app.run(["mirror", "run", *files]) == 2
     assert b"all three are needed" in capfdbinary.readouterr().err
+
+
+def test_settings_are_left_out_beside_the_files(tmp_path):
+    paths = []
+    for name in ("consumer", "producer"):
+        path = tmp_path / f"{name}.properties"
+        path.write_text("bootstrap.servers=a:9092\n")
+        paths.append(str(path))
+
+    flow = Mm1Options(*paths, ".*").flow_of(
+        EndOptions(), TopicOptions(exclude_config=["remote.*"]), None, Mm2Options()
+    )
+
+    assert flow.choice.exclude_configs == ("remote.*",)

@@ -2,6 +2,9 @@
 
 import pytest
 
+from kctl.cli.mirror.ends import EndOptions
+from kctl.cli.mirror.mm2_options import Mm2Options
+from kctl.cli.mirror.topic_options import TopicOptions
 from kctl.errors import UsageError
 from kctl.mirror.mm2_config import parse_flow
 
@@ -96,3 +99,14 @@ def test_one_of_two_flows_is_chosen():
     flow = parse_flow(FILE | {"B->A.enabled": "true"}, "B->A")
 
     assert (flow.source_alias, flow.target_alias) == ("B", "A")
+
+
+def test_settings_are_left_out_beside_a_file(tmp_path):
+    path = tmp_path / "mm2.properties"
+    path.write_text("".join(f"{name} = {value}\n" for name, value in FILE.items()))
+
+    flow = Mm2Options(str(path)).flow_of(
+        EndOptions(), TopicOptions(exclude_config=["remote.*"]), None
+    )
+
+    assert flow.choice.exclude_configs == ("remote.*",)

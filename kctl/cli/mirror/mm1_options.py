@@ -97,6 +97,7 @@ class Mm1Options:
         choice = TopicChoice(
             (), (), parse_rename(topics.rename, topics.source_alias),
             topics.replication_factor or BROKER_DEFAULT, found.topics,
+            exclude_configs=tuple(topics.exclude_config or ()),
         )  # fmt: skip
         return Flow(from_files, choice, None, None)
 

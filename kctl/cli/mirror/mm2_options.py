@@ -119,6 +119,6 @@ class Mm2Options:
         choice = TopicChoice(
             (), (), parse_rename(flow.rename, flow.source_alias),
             topics.replication_factor or flow.replication_factor, flow.topics,
-            flow.mm2 is not None,
+            flow.mm2 is not None, tuple(topics.exclude_config or ()),
         )  # fmt: skip
         return Flow(from_file, choice, flow.groups, flow.mm2)
