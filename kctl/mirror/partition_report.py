@@ -19,8 +19,11 @@ class PartitionReport:
     bytes: int = 0
     raw_batches: int = 0
     rebuilt_batches: int = 0
+    # The next offset to copy, and the end of the source; -1: unknown yet.
     position: int = -1
     end: int = -1
+    # Whether the worker had the partition when it ended.
+    is_held: bool = True
     # When the position was at the end last, monotonic; -1: never.
     caught_up_ms: int = -1
     # Why it stopped.

@@ -142,6 +142,9 @@ class MirrorRun:
             if mm2 is not None:
                 await mm2.write_all(worker.maps or {}, worker.topics.targets)
         finally:
+            held = worker.held
+            for key, each in worker.reports.items():
+                each.is_held = key in held
             self.report.partitions = [worker.reports[key] for key in sorted(worker.reports)]
             await worker.close()
         return self.report

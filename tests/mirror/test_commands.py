@@ -6,6 +6,18 @@ from dataclasses import replace
 import pytest
 
 from kctl.cli import app
+from kctl.cli.mirror.run import _document
+from kctl.mirror import source_reader
+from kctl.mirror.cluster_source import ClusterSource
+from kctl.mirror.loss import Loss, LossKind
+from kctl.mirror.partition_report import PartitionReport
+from kctl.mirror.renames import parse_rename
+from kctl.mirror.run import MirrorRun
+from kctl.mirror.settings import MirrorSettings
+from kctl.mirror.topics import TopicChoice
+from kctl.model import TopicPartition
+from kctl.runtime.future import CancelledError
+from tests.support.builds import needs_sources
 
 
 @pytest.fixture
@@ -89,6 +101,47 @@ def test_a_loss_is_the_exit_status(kctl, clusters):
 
     assert status == 1
     assert "lossy no longer exists at the source" in err
+
+
+@needs_sources
+def test_an_interrupted_run_does_not_call_copied_what_is_not(clusters, monkeypatch):
+    clusters.source.create_topic("cut", partitions=2)
+    for number in range(40):
+        clusters.source.produce("cut", b"v" * 400, partition=number % 2)
+    # The first response has records of one partition only.
+    monkeypatch.setattr(source_reader, "RESPONSE_BYTES_MAX", 1000)
+    monkeypatch.setattr(source_reader, "PARTITION_BYTES_MIN", 1000)
+    choice = TopicChoice(("cut",), (), parse_rename("identity"))
+
+    async def work(source, target):
+        it = MirrorRun(ClusterSource(source), target, choice, MirrorSettings("cut"))
+        task = source.router.runtime.scheduler.spawn(it.run())
+        it.on_turn = task.cancel
+        with pytest.raises(CancelledError):
+            await task
+        return it.report.partitions
+
+    rows = [_document(each) for each in clusters.do(work)]
+
+    assert [row["status"] for row in rows] == ["behind", "behind"]
+    assert [row["records"] + row["lag"] for row in rows] == [20, 20]
+    assert 0 in [row["records"] for row in rows]
+
+
+def test_the_row_of_a_partition_says_how_it_stands():
+    at = TopicPartition("orders", 0)
+    loss = Loss(LossKind.DELETED, 3, 4, 4)
+
+    def row(**more):
+        found = _document(PartitionReport(at, at, **more))
+        return found["position"], found["lag"], found["status"]
+
+    assert row() == (None, None, "not begun")
+    assert row(position=3, end=7) == (3, 4, "behind")
+    assert row(position=7, end=7) == (7, 0, "copied")
+    assert row(position=3, end=7, is_held=False) == (3, None, "moved to another worker")
+    assert row(position=7, end=7, losses=[loss])[2] == f"skipped: {loss.text}"
+    assert row(position=3, end=7, error=loss) == (3, 4, loss.text)
 
 
 def test_metrics_are_served_while_a_mirror_runs(kctl, clusters):

@@ -164,13 +164,8 @@ def _show(session: "Session", report: "MirrorReport") -> None:
 
 
 def _document(report: "PartitionReport") -> dict[str, Any]:
-    from kctl.mirror.loss import Loss
-
-    error = report.error
-    text = error.text if isinstance(error, Loss) else str(error) if error is not None else None
-    if text is None and report.losses:
-        text = "skipped: " + "; ".join(loss.text for loss in report.losses)
-    known = report.end >= 0 and report.position >= 0
+    known = report.is_held and report.end >= 0 and report.position >= 0
+    lag = max(report.end - report.position, 0) if known else None
     return {
         "topic": report.source.topic,
         "partition": report.source.partition,
@@ -180,6 +175,21 @@ def _document(report: "PartitionReport") -> dict[str, Any]:
         "raw_batches": report.raw_batches,
         "rebuilt_batches": report.rebuilt_batches,
         "position": report.position if report.position >= 0 else None,
-        "lag": max(report.end - report.position, 0) if known else None,
-        "status": text or "copied",
+        "lag": lag,
+        "status": _status(report, lag),
     }
+
+
+def _status(report: "PartitionReport", lag: int | None) -> str:
+    from kctl.mirror.loss import Loss
+
+    error = report.error
+    if error is not None:
+        return error.text if isinstance(error, Loss) else str(error)
+    if report.losses:
+        return "skipped: " + "; ".join(loss.text for loss in report.losses)
+    if not report.is_held:
+        return "moved to another worker"
+    if lag is None:
+        return "not begun"
+    return "behind" if lag else "copied"
