@@ -10,12 +10,12 @@ names the first one in the source:
     value  version int16 = 0 | target topic string | target offset int64 | count int64
 
 A string is an int16 length and UTF-8. A run that continues is written again with a larger count,
-under the same key. `copy` counts how often a partition was copied again from its start, because its
-topic was recreated; only the runs of the largest one hold. Partitions have the same number on both
-sides.
+under the same key. A run of no offsets says where the mirror begins, before anything is copied.
+`copy` counts how often a partition was copied again from its start, because its topic was
+recreated; only the runs of the largest one hold. Partitions have the same number on both sides.
 
 The position expires with the group (`offsets.retention.minutes`), the map does not: a mirror
-without a position continues at the end of its map.
+without a position continues at the end of its map, or where the map says that it begins.
 """
 
 import json

@@ -7,7 +7,7 @@ removed, records that were lost. A consumer whose next offset is `o` has read ev
 at or after `o`; at the end of the map, to the offset after the last copied record.
 
 A mirror that copies at least once may copy records twice: the later run then replaces the offsets
-that it repeats.
+that it repeats. A run of no offsets translates nothing: it says where the mirror begins.
 """
 
 from bisect import bisect_right
@@ -23,6 +23,8 @@ class OffsetMap:
     def __init__(self, runs: Iterable[MappedRun] = ()) -> None:
         self.runs: list[MappedRun] = []
         self._starts: list[int] = []
+        # Where the mirror begins; None if that was not written, or is compacted away.
+        self.begin: MappedRun | None = None
         for run in runs:
             self.add(run)
 
@@ -39,6 +41,7 @@ class OffsetMap:
     def add(self, run: MappedRun) -> None:
         """Add a run that was read or written after the others."""
         if run.count <= 0:
+            self.begin = run
             return
         if self.runs and run.copy != self.copy:
             if run.copy < self.copy:

@@ -1,17 +1,24 @@
-"""Where a mirror's worker begins: at its committed positions, else the map's ends or the starts of
-the source.
+"""Where a mirror's worker begins: at its committed positions, else where the map says, else at the
+starts of the source.
+
+A position that is not committed yet is committed before anything is copied (`Beginnings`). So what
+the source deletes of a partition of which nothing was copied is found to be lost, also if that
+happened while no mirror ran. The first start of a mirror is where the source begins then: what was
+deleted before it is no loss.
 
 Kafka 2.7: org.apache.kafka.connect.mirror.MirrorSourceTask.loadOffsets
 """
 
+from collections.abc import Collection
 from typing import TYPE_CHECKING
 
 from kctl.client.offsets import OffsetsClient
 from kctl.errors import UsageError
-from kctl.mirror.formats import MirrorPosition, group_of, parse_position
+from kctl.lazy_dataclass import dataclass
+from kctl.mirror.formats import MappedRun, MirrorPosition, group_of, parse_position
 from kctl.mirror.map_topic import read_map
 from kctl.mirror.offset_map import OffsetMap
-from kctl.mirror.settings import MirroredTopics
+from kctl.mirror.settings import MirroredTopics, MirrorSettings
 from kctl.model import TopicPartition
 from kctl.protocol.error_codes import ApiError, ErrorCode
 from kctl.runtime.future import sleep
@@ -27,21 +34,39 @@ Positions = dict[TopicPartition, MirrorPosition]
 Maps = dict[TopicPartition, OffsetMap]
 
 
-class StartingPositions:
-    """Reads the positions of mirror `name` from `target`."""
+@dataclass(frozen=True, slots=True)
+class Beginnings:
+    """Where the partitions of a worker begin, by partition of the source."""
 
-    def __init__(self, source: "MirrorSource", target: "Router", name: str) -> None:
+    positions: Positions
+    # Those of all partitions; empty if they were neither wanted nor needed.
+    maps: Maps
+    # Those of `positions` that are not committed.
+    uncommitted: Positions
+
+    def runs(self, topics: MirroredTopics) -> list[MappedRun]:
+        """Return what the map has to say of the positions that are not committed."""
+        return [
+            MappedRun(source, topics.targets[source.topic], at.offset, 0, 0, at.copy)
+            for source, at in self.uncommitted.items()
+        ]
+
+
+class StartingPositions:
+    """Reads the positions of the mirror of `settings` from `target`."""
+
+    def __init__(self, source: "MirrorSource", target: "Router", settings: MirrorSettings) -> None:
         self._source = source
         self._target = target
-        self._name = name
+        self._name = settings.name
+        self._changes = settings.changes
 
     async def find(
-        self, partitions: list[TopicPartition], topics: MirroredTopics, *, with_maps: bool
-    ) -> tuple[Positions, Maps]:
-        """Return the positions of `partitions` of the target, by partition of the source, and with
-        `with_maps` the maps of all of them. Raise KctlError if one cannot be read, or is that of
-        another source."""
-        committed = await self._committed(partitions)
+        self, partitions: Collection[TopicPartition], topics: MirroredTopics, *, with_maps: bool
+    ) -> Beginnings:
+        """Return where `partitions` of the target begin. Raise KctlError if that cannot be read, or
+        is a position of another source."""
+        committed = await self._committed(list(partitions))
         by_target = topics.sources
         found: Positions = {}
         unknown: list[TopicPartition] = []
@@ -52,15 +77,16 @@ class StartingPositions:
                 continue
             found[source] = self._checked(source, committed[partition], topics)
         if not unknown and not with_maps:
-            return found, {}
+            return Beginnings(found, {}, {})
         maps = await read_map(self._target, self._name, frozenset([*found, *unknown]))
-        return found | await self._without_commit(unknown, maps, topics), maps
+        uncommitted = await self._without_commit(unknown, maps, topics)
+        return Beginnings(found | uncommitted, maps, uncommitted)
 
     async def _without_commit(
         self, unknown: list[TopicPartition], maps: Maps, topics: MirroredTopics
     ) -> Positions:
-        """Return positions for partitions without a committed one: the end of the map, or the start
-        of the source."""
+        """Return positions for partitions without a committed one: the end of the map, where the
+        map says that the mirror begins, or the start of the source."""
         found: Positions = {}
         starts = await self._source.starts(unknown) if unknown else {}
         for source, start in starts.items():
@@ -69,23 +95,34 @@ class StartingPositions:
             known = maps.get(source)
             if known is not None:
                 self._check_target(source, known, topics)
-            at = known.source_end if known is not None else None
+            at = await self._mapped_position(source, known)
             numbering = self._source.numbering
-            if at is not None and numbering is not None:
-                raise UsageError(
-                    f"Mirror {self._name} has copied {source}, but its position has expired, which"
-                    " said of which broker",
-                    hint="mirror to other topics under another --name",
-                )
-            if at is not None:
-                at = await self._source.next_offset(source, at)
             found[source] = MirrorPosition(
                 start.offset if at is None else at, topics.source_id, source,
                 copy=known.copy if known is not None else 0,
                 topic_id=topics.topic_ids.get(source.topic),
+                # The options may be other ones by the time that something is copied.
+                changes=self._changes if known is not None and known.runs else "",
                 server_partition="" if numbering is None else numbering.name(source),
             )  # fmt: skip
         return found
+
+    async def _mapped_position(self, source: TopicPartition, known: OffsetMap | None) -> int | None:
+        """Return the position that the map shows; None if it shows none."""
+        if known is None:
+            return None
+        end = known.source_end
+        if end is None and known.begin is None:
+            return None
+        if self._source.numbering is not None:
+            raise UsageError(
+                f"Mirror {self._name} copies {source}, but its position has expired, which said of"
+                " which broker",
+                hint="mirror to other topics under another --name",
+            )
+        if end is not None:
+            return await self._source.next_offset(source, end)
+        return None if known.begin is None else known.begin.source_offset
 
     def _check_target(
         self, source: TopicPartition, known: OffsetMap, topics: MirroredTopics
@@ -94,10 +131,10 @@ class StartingPositions:
 
         To continue at the end of the map would leave all of that out."""
         wanted = topics.targets[source.topic]
-        if known.runs and known.runs[-1].target_topic != wanted:
+        last = known.runs[-1] if known.runs else known.begin
+        if last is not None and last.target_topic != wanted:
             raise UsageError(
-                f"Mirror {self._name} copies {source} to {known.runs[-1].target_topic}, not to"
-                f" {wanted}",
+                f"Mirror {self._name} copies {source} to {last.target_topic}, not to {wanted}",
                 hint="keep its --rename, or give this mirror another --name",
             )
 

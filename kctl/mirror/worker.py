@@ -37,10 +37,11 @@ from kctl.mirror.loss import Loss, LossKind, OnLoss
 from kctl.mirror.map_topic import read_map
 from kctl.mirror.offset_map import OffsetMap, continues, joined
 from kctl.mirror.partition_report import PartitionReport, TurnCounts
+from kctl.mirror.position_commits import commit_positions, positions_after
 from kctl.mirror.raw_batches import NOT_MAPPED, CopiedRange, keyed_batches
 from kctl.mirror.record_changes import Change, change_ranges
 from kctl.mirror.settings import MirroredTopics, MirrorSettings
-from kctl.mirror.starting_positions import StartingPositions
+from kctl.mirror.starting_positions import Beginnings, StartingPositions
 from kctl.mirror.target_writer import OF_BATCHES, TOO_LARGE, TargetWriter, WriteFailedError
 from kctl.mirror.witness import changed_since, rewritten_before
 from kctl.model import TopicPartition
@@ -78,6 +79,9 @@ _REJOIN = frozenset(
 _FORBIDDEN = frozenset(AUTHORIZATION_ERRORS.values())
 _UNSUPPORTED = ErrorCode.UNSUPPORTED_VERSION
 _HOPELESS = (UsageError, CorruptDataError)
+# Of a partition whose end cannot be read now.
+_UNKNOWN_END = 1 << 62
+_NOTHING_BEGUN = Beginnings({}, {}, {})
 
 
 OnCopied = Callable[[Mapping[TopicPartition, CopiedRange], int], object]
@@ -123,7 +127,7 @@ class MirrorWorker:
             )  # fmt: skip
         self._writer = TargetWriter(target, transaction)
         self._reader = source.reader()
-        self._starting = StartingPositions(source, target, settings.name)
+        self._starting = StartingPositions(source, target, settings)
         # The last run of each partition, which the next may continue.
         self._last_runs: dict[TopicPartition, MappedRun] = {}
         self._ends: dict[TopicPartition, int] = {}
@@ -136,6 +140,8 @@ class MirrorWorker:
         self._unexamined: dict[TopicPartition, int] = {}
         # Partitions whose topic took no joined batch: its max.message.bytes is low.
         self._unjoined: set[TopicPartition] = set()
+        # Where partitions begin whose positions the next turn commits.
+        self._begun: Beginnings | None = None
         self._is_open = False
         self._failures = 0
         self._not_before_ms = 0
@@ -203,8 +209,9 @@ class MirrorWorker:
                     found.stopped[partition] = failure
             for partition, error in found.stopped.items():
                 await self._on_stopped(partition, error)
-            if found.ranges:
+            if found.ranges or self._begun is not None:
                 await self._write(found.ranges)
+            if found.ranges:
                 self.on_copied(found.ranges, read_ms)
             self._note_ends()
             self._failures = 0
@@ -256,11 +263,10 @@ class MirrorWorker:
                 if self._source.holds(TopicPartition(by_target[it.topic], it.partition))
             ]
         partitions = self._assigned
-        positions, maps = await self._starting.find(
-            partitions, self.topics, with_maps=self.maps is not None
-        )
+        begun = await self._starting.find(partitions, self.topics, with_maps=self.maps is not None)
+        positions = begun.positions
         if self.maps is not None:
-            self.maps = maps
+            self.maps = begun.maps
         await self._find_ends(positions)
         if self._settings.until_end and self._goal is None:
             self._goal = await self._find_goal()
@@ -268,12 +274,17 @@ class MirrorWorker:
         by_target = self.topics.sources
         for partition in partitions:
             source = TopicPartition(by_target[partition.topic], partition.partition)
-            self.reports.setdefault(source, PartitionReport(source, partition))
+            report = self.reports.setdefault(source, PartitionReport(source, partition))
+            if report.error is None:
+                report.position = positions[source].offset
+                if report.end < 0 and self._ends[source] < _UNKNOWN_END:
+                    report.end = self._ends[source]
         stopped = {s: r.error for s, r in self.reports.items() if r.error is not None}
         self._reader.assign(
             {source: at for source, at in positions.items() if source not in stopped},
             self.topics.topic_ids,
         )
+        self._begun = begun if begun.uncommitted else None
         self._is_open = True
         self._unexamined = {
             source: at.offset
@@ -346,7 +357,7 @@ class MirrorWorker:
             if isinstance(end.error, ApiError) and end.error.code is _UNSUPPORTED:
                 raise end.error
             # A partition that cannot be read is judged by the reader.
-            self._ends.setdefault(partition, end.offset if end.error is None else 1 << 62)
+            self._ends.setdefault(partition, end.offset if end.error is None else _UNKNOWN_END)
 
     async def _find_goal(self) -> dict[TopicPartition, int]:
         """Return the source's ends of all partitions that have something to copy, by partition of
@@ -377,18 +388,19 @@ class MirrorWorker:
             for source, found in ranges.items()
             if found.copies
         }
+        begun = self._begun or _NOTHING_BEGUN
         transaction = self._writer.transaction
         if transaction is not None:
-            if batches:
+            if batches or begun.uncommitted:
                 await transaction.add([*batches, self._map])
             await transaction.add_group(self._group)
         offsets = await self._writer.write(batches)
         runs = self._runs_of(ranges, offsets)
-        if runs:
-            await self._writer.write(
-                {self._map: keyed_batches(map(encode_run, runs), self._now_ms())}
-            )
-        await self._commit(ranges)
+        if runs or begun.uncommitted:
+            await self._write_map([*begun.runs(self.topics), *runs])
+        read = positions_after(self._reader.positions, ranges, self._settings.changes)
+        await self._commit(begun.uncommitted | read)
+        self._begun = None
         self._report(ranges, runs)
         self.on_runs(runs)
 
@@ -421,29 +433,17 @@ class MirrorWorker:
             runs += added
         return runs
 
-    async def _commit(self, ranges: Mapping[TopicPartition, CopiedRange]) -> None:
-        positions = self._reader.positions
-        read = {source: found.next_offset for source, found in ranges.items()}
-        offsets, metadata = {}, {}
-        for source, offset in read.items():
-            target = self.reports[source].target
-            offsets[target] = offset
-            at = positions[source]
-            changes = self._settings.changes or at.changes
-            metadata[target] = replace(at, changes=changes).metadata()
+    async def _write_map(self, runs: list[MappedRun]) -> None:
+        await self._writer.write({self._map: keyed_batches(map(encode_run, runs), self._now_ms())})
+
+    async def _commit(self, positions: Mapping[TopicPartition, MirrorPosition]) -> None:
+        """Commit positions, by partition of the source, and end the transaction."""
         transaction = self._writer.transaction
-        if transaction is None:
-            await self._member.commit(offsets, metadata)
-            return
-        await transaction.commit_offsets(
-            self._group,
-            offsets,
-            metadata,
-            member_id=self._member.member_id,
-            generation_id=self._member.generation_id,
-        )
-        await transaction.end(commit=True)
-        self.counts.committed += 1
+        by_target = {self.reports[source].target: at for source, at in positions.items()}
+        await commit_positions(self._member, transaction, by_target)
+        if transaction is not None:
+            await transaction.end(commit=True)
+            self.counts.committed += 1
 
     def _report(self, ranges: Mapping[TopicPartition, CopiedRange], runs: list[MappedRun]) -> None:
         size = 0
@@ -498,7 +498,8 @@ class MirrorWorker:
             report.position = self._reader.positions[partition].offset
 
     async def _rewritten(self, partition: TopicPartition, loss: Loss) -> Loss | None:
-        """Return a loss if the source, which ends early, has other records than were copied."""
+        """Return a loss if the source, which ends early, has other records than were copied, or if
+        nothing was copied: then its beginning is still to be copied."""
         at = self._reader.positions[partition]
         # A record that was changed on the way differs.
         if loss.kind is not LossKind.TRUNCATED or at.changes:
@@ -507,6 +508,11 @@ class MirrorWorker:
         copied = maps.get(partition)
         if copied is None or copied.copy != at.copy:
             return None
+        if not copied.runs:
+            start = (await self._source.starts([partition]))[partition]
+            if start.error is not None:
+                raise start.error
+            return Loss(LossKind.RECREATED, at.offset, at.offset, start.offset)
         return await rewritten_before(self._source, self._target, partition, copied, loss.first)
 
     async def _resume_after(self, partition: TopicPartition, loss: Loss) -> None:
@@ -524,20 +530,12 @@ class MirrorWorker:
             topic_id=self.topics.topic_ids.get(partition.topic),
             changes=self._settings.changes or at.changes, server_partition=at.server_partition,
         )  # fmt: skip
-        target = self.reports[partition].target
-        offsets, metadata = {target: offset}, {target: resumed.metadata()}
-        transaction = self._writer.transaction
-        if transaction is None:
-            await self._member.commit(offsets, metadata)
-        else:
-            await transaction.add_group(self._group)
-            await transaction.commit_offsets(
-                self._group, offsets, metadata,
-                member_id=self._member.member_id, generation_id=self._member.generation_id,
-            )  # fmt: skip
-            await transaction.end(commit=True)
-            self.counts.committed += 1
+        if self._writer.transaction is not None:
+            await self._writer.transaction.add_group(self._group)
+        await self._commit({partition: resumed})
         self._ends.pop(partition, None)
+        # The others are found again.
+        self._begun = None
         self._is_open = False
 
     async def _on_refused(self, error: WriteFailedError) -> None:

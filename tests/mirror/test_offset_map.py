@@ -63,6 +63,15 @@ def test_only_the_last_copy_of_a_recreated_topic_holds():
     assert found.runs == [run(0, 100, 5, copy=1)]
 
 
+def test_a_run_of_no_offsets_says_where_the_mirror_begins_and_translates_nothing():
+    found = OffsetMap([run(7, 0, 0)])
+
+    assert (found.begin, found.runs, found.source_end) == (run(7, 0, 0), [], None)
+    assert (found.to_target(7), found.to_source(0)) == (None, None)
+    found.add(run(9, 0, 2))
+    assert (found.begin.source_offset, found.source_end, found.to_target(7)) == (7, 11, 0)
+
+
 def test_runs_are_joined_where_both_sides_go_on():
     assert joined([run(0, 0, 5), run(5, 5, 5), run(10, 11, 5), run(16, 16, 1)]) == [
         run(0, 0, 10), run(10, 11, 5), run(16, 16, 1)
