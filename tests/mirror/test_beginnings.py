@@ -49,7 +49,10 @@ def test_what_is_deleted_of_a_partition_of_which_nothing_was_copied_is_a_loss(
     assert not clusters.mirror(topic, **how).has_failed
 
 
-def test_the_status_reports_what_was_deleted_before_anything_was_copied(clusters, kctl):  # noqa: F811
+def test_the_status_reports_what_was_deleted_before_anything_was_copied(
+    clusters,
+    kctl,  # noqa: F811
+):
     clusters.source.create_topic("seen-lost")
     assert not clusters.mirror("seen-lost", name="seen-lost").has_failed
     clusters.produce("seen-lost", values(0, 10))
