@@ -57,10 +57,16 @@ SOFTWARE_NAME = "kctl"
 _PLAINTEXT_HINT = (
     "is the broker running? A listener with TLS needs security.protocol SSL or SASL_SSL"
 )
+_LOGIN_HINT = "does the listener require authentication? set security.protocol and sasl.*"
 
 
 class NoHandshakeError(UnreachableError):
     """The broker did not answer ApiVersions, and sent nothing else: it may be too old for it."""
+
+
+class UnansweredError(UnreachableError):
+    """The broker answered ApiVersions, and closed the connection at the first requests: so does a
+    listener that requires authentication."""
 
 
 class ChannelState(Enum):
@@ -330,10 +336,12 @@ class BrokerChannel:
                 NoHandshakeError(f"lost the connection to {self.name}: {reason}", hint=hint)
             )
             return
-        hint = None
-        if self.is_usable and not self._has_been_answered and self._security.login is None:
-            hint = "does the listener require authentication? set security.protocol and sasl.*"
-        self._close(UnreachableError(f"lost the connection to {self.name}: {reason}", hint=hint))
+        message = f"lost the connection to {self.name}: {reason}"
+        is_unanswered = self.is_usable and not self._has_been_answered
+        if is_unanswered and self._pending and self._security.login is None:
+            self._close(UnansweredError(message, hint=_LOGIN_HINT))
+        else:
+            self._close(UnreachableError(message))
 
     # Inside
 

@@ -14,7 +14,7 @@ Kafka 2.7: org.apache.kafka.clients.admin.KafkaAdminClient, org.apache.kafka.cli
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Any, TypeVar
 
-from kctl.client.broker_channel import BrokerChannel
+from kctl.client.broker_channel import BrokerChannel, UnansweredError
 from kctl.client.cluster_view import BrokerAddress, ClusterView
 from kctl.client.old_brokers import ChannelOpener, OldRelease, VersionFallback
 from kctl.client.retry import (
@@ -47,6 +47,9 @@ UNKNOWN_TOPIC_ROUNDS = 4
 # Responses of wrong leaders after which a topic's metadata is discarded, not merged: the topic may
 # have been deleted and recreated, with leader epochs that start again.
 WRONG_LEADERS_MAX = 3
+# Connections in a row that end at their first request, before any broker has answered one: it is
+# no broker that restarts.
+UNANSWERED_MAX = 4
 
 UNREACHABLE_HINT = "is the broker running, and is the address one of its listeners?"
 
@@ -309,7 +312,7 @@ class Router:
         passes."""
         limit_ms = self.timeout_ms if timeout_ms is None else timeout_ms
         deadline_ms = self.runtime.clock.monotonic_ms() + limit_ms
-        attempt = 0
+        attempt = unanswered = 0
         # The last failure that is not merely the end of the time: it says why time ran out.
         reason: KctlError | None = None
         while True:
@@ -319,6 +322,9 @@ class Router:
             except (ApiError, UnreachableError) as error:
                 if reason is None or not isinstance(error, TimedOutError):
                     reason = error
+                unanswered = unanswered + 1 if isinstance(error, UnansweredError) else 0
+                if unanswered >= UNANSWERED_MAX and not self.view.brokers:
+                    raise _unanswered(error) from error
                 wait_ms = self._retry.wait_ms(attempt, self.runtime.entropy.random_below)
                 if self._left_ms(deadline_ms) <= wait_ms and _is_curable(error):
                     raise out_of_time(reason, limit_ms) from error
@@ -515,6 +521,11 @@ def _is_curable(error: KctlError) -> bool:
     if isinstance(error, ApiError):
         return error.code.retriable and not isinstance(error, _Incurable)
     return isinstance(error, UnreachableError)
+
+
+def _unanswered(error: KctlError) -> UnreachableError:
+    times = f"{UNANSWERED_MAX} times at the first request"
+    return UnreachableError(f"{error}, {times}", hint=error.hint)
 
 
 def _may_get_better(outcome: object, attempt: int) -> bool:

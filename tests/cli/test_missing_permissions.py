@@ -17,6 +17,14 @@ def locked():
         yield broker
 
 
+def test_a_client_without_a_login_learns_so_before_its_deadline(kctl, locked):
+    ran = kctl("topic", "create", "new", "-b", locked.bootstrap_servers, "--timeout", "60s")
+
+    assert ran.status == 3
+    assert "4 times at the first request" in ran.err
+    assert "hint: does the listener require authentication? set security.protocol" in ran.err
+
+
 @pytest.fixture
 def alice(kctl, locked):
     """Run a command as the user alice, who can see one topic and one group, with offsets."""

@@ -188,6 +188,33 @@ def test_a_connection_lost_in_the_middle_is_opened_again(loop, brokers, router):
     assert len(brokers[0].requests(ApiKey.CREATE_TOPICS)) == 2
 
 
+def test_a_listener_that_ends_each_connection_at_its_first_request_is_reported(
+    loop, brokers, router
+):
+    """Without a login, at a listener that requires one."""
+    brokers[1].hang_up(ApiKey.METADATA)
+
+    with pytest.raises(UnreachableError, match="4 times at the first request") as caught:
+        loop.run(router.send_to_controller(CREATE))
+
+    assert not isinstance(caught.value, TimedOutError)
+    assert "require authentication" in caught.value.hint
+    assert brokers[1].connections_accepted == 4
+
+
+def test_connections_that_end_at_their_first_request_now_and_then_are_opened_again(
+    loop, brokers, router
+):
+    brokers[1].answer(ApiKey.METADATA, *[HANG_UP] * 3, brokers[1].metadata)
+    assert sorted(loop.run(router.refresh()).brokers) == [0, 1, 2]
+
+
+def test_a_client_that_was_answered_before_goes_on_trying(loop, brokers, router):
+    brokers[0].answer(ApiKey.CREATE_TOPICS, *[HANG_UP] * 6, created())
+    loop.run(router.send_to_controller(CREATE))
+    assert len(brokers[0].requests(ApiKey.CREATE_TOPICS)) == 7
+
+
 def test_the_coordinator_is_found_once_and_kept(loop, brokers, router):
     at_2 = FindCoordinatorResponse(node_id=2, host="127.0.0.1", port=brokers[2].port)
     brokers[1].answer(ApiKey.FIND_COORDINATOR, at_2)
