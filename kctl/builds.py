@@ -1,6 +1,5 @@
 """Which build of kctl runs: Python files only, or with the modules of the request path compiled."""
 
-import os
 import sys
 from collections.abc import Sequence
 from importlib.machinery import (
@@ -44,9 +43,8 @@ class _Sources:
 
 
 def choose_sources() -> None:
-    """Import Python files only from now on, if the environment says KCTL_PURE=1."""
-    if os.environ.get("KCTL_PURE") == "1":
-        sys.meta_path.insert(0, _Sources())
+    """Import Python files only from now on, as KCTL_PURE=1 in the environment requests."""
+    sys.meta_path.insert(0, _Sources())
 
 
 def is_compiled() -> bool:

@@ -11,6 +11,7 @@ One policy:
   thread waits for the reader leaves that thread behind. Python would wait for it at exit, and then
   abort, so the process ends without Python's clean-up. So does one that is interrupted twice, or
   whose buffered output has no room after LAST_WRITE_S: Python would wait for it at exit, too.
+- While Python cleans up, Ctrl-C ends the process as SIGINT does; Python would print a traceback.
 """
 
 import os
@@ -81,6 +82,8 @@ def end_process(status: int) -> NoReturn:
     """End this process with `status`; after a signal, without waiting for the reader of stdout."""
     if _Stdout.is_stuck or (status in _INTERRUPTED and not _is_flushed()):
         os._exit(status)
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
     sys.exit(status)
 
 

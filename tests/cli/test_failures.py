@@ -1,6 +1,7 @@
 """Error messages and exit statuses."""
 
 import errno
+import os
 import signal
 import socket
 import subprocess
@@ -202,3 +203,29 @@ def test_ctrl_c_during_imports_ends_the_process_without_a_traceback():
 
     assert ran.returncode == -signal.SIGINT
     assert ran.stderr == b""
+
+
+def test_ctrl_c_while_python_cleans_up_ends_the_process_without_a_traceback():
+    code = (
+        "import atexit, signal, sys; import kctl.__main__ as m\n"
+        "atexit.register(signal.raise_signal, signal.SIGINT)\n"
+        "sys.argv = ['kctl', '--version']; m.main()"
+    )
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, check=False)
+
+    assert ran.returncode == -signal.SIGINT
+    assert ran.stderr == b""
+
+
+def test_ctrl_c_is_handled_before_anything_else_is_imported():
+    """Until then Python prints a traceback."""
+    code = (
+        "import signal, sys; before = set(sys.modules); import kctl.__main__\n"
+        "print(*sorted(set(sys.modules) - before - {'gc'}))"
+    )
+    ran = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True,
+        env={name: value for name, value in os.environ.items() if name != "KCTL_PURE"},
+    )  # fmt: skip
+
+    assert ran.stdout.split() == ["kctl", "kctl.__main__"]
