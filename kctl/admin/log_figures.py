@@ -10,7 +10,7 @@ from dataclasses import field
 from typing import TYPE_CHECKING
 
 from kctl.admin.record_times import record_times
-from kctl.errors import KctlError, UsageError
+from kctl.errors import KctlError, not_found
 from kctl.lazy_dataclass import dataclass
 from kctl.model import TopicPartition
 
@@ -39,11 +39,11 @@ class ClusterLogs:
 
 async def log_figures(admin: "AdminClient", topics: Collection[str] = ()) -> ClusterLogs:
     """Return the figures of each partition with a leader, of `topics` or of all. Raise
-    UnreachableError, and UsageError for a topic that does not exist."""
+    UnreachableError, and NotFoundError for a topic that does not exist."""
     view = await admin.router.refresh(sorted(set(topics)) or None)
     missing = [topic for topic in topics if not view.partitions_of(topic)]
     if missing:
-        raise UsageError(f"No topic {missing[0]}", hint="kctl topic list")
+        raise not_found("topic", missing[0], view.topics, hint="kctl topic list")
     leaders = {
         tp: leader.broker_id
         for topic in (topics or view.topics)

@@ -156,10 +156,15 @@ class MetricsCollector:
         """Return why the figures should not be relied on; nothing if they may be."""
         oldest_ms = self._now_ms() - INTERVALS_MAX * self._interval_ms
         return [
-            f"{kind}: {collected.failure or 'not collected yet'}"
+            f"{kind}: {collected.failure or self._age(collected)}"
             for kind, collected in self.kinds.items()
             if collected.collected_ms is None or collected.collected_ms < oldest_ms
         ]
+
+    def _age(self, collected: Collected) -> str:
+        if collected.collected_ms is None:
+            return "not collected yet"
+        return f"collected {(self._now_ms() - collected.collected_ms) // 1_000} s ago"
 
     def _metrics(self, request: PageRequest) -> Work[Page]:
         # Of one moment, whatever is collected meanwhile.

@@ -295,4 +295,4 @@ def _text(key: str, value: float | None) -> str | None:
         return None
     if key in (_PRODUCE, _CONSUME):
         return f"{format_bytes(int(value))}/s"
-    return f"{value:g} %" if key == _REQUEST else f"{value:g}/s"
+    return f"{value:.12g} %" if key == _REQUEST else f"{value:.12g}/s"

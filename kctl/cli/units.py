@@ -113,11 +113,13 @@ def parse_rate(text: str) -> int:
 
 
 def format_bytes(count: int) -> str:
-    """Format as `1.5 GiB`, with three significant digits."""
+    """Format as `1.5 GiB`, with three significant digits, or four: `1010 KiB`."""
     size = float(count)
     for unit in ("B", "KiB", "MiB", "GiB"):
-        if size < 1024:
-            return f"{count} B" if unit == "B" else f"{size:.3g} {unit}"
+        # What rounds to 1024 has the next unit.
+        if size < 1023.5:
+            digits = 3 if size < 999.5 else 4
+            return f"{count} B" if unit == "B" else f"{size:.{digits}g} {unit}"
         size /= 1024
     return f"{size:,.1f} TiB"
 

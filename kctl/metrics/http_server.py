@@ -253,6 +253,7 @@ class _Connection:
             else:
                 self._serve()
         except h11.RemoteProtocolError as error:
+            self._is_head_only = False
             self._refuse(error.error_status_hint, "not a request")
 
     def when_secured(self, _session: TlsSession) -> None:
@@ -281,6 +282,7 @@ class _Connection:
             return
         headers = {bytes(name).lower(): bytes(value) for name, value in event.headers}
         method = bytes(event.method)
+        self._is_head_only = method == b"HEAD"
         if method not in (b"GET", b"HEAD"):
             self._refuse(405, "only GET and HEAD", ("allow", "GET, HEAD"))
         elif b"transfer-encoding" in headers or headers.get(b"content-length", b"0") != b"0":
@@ -290,7 +292,6 @@ class _Connection:
         elif not self._server.lets_in(bytes(event.target), headers):
             self._refuse(401, "a bearer token is needed", ("www-authenticate", "Bearer"))
         else:
-            self._is_head_only = method == b"HEAD"
             self.is_answering = True
             self._set_timer(None)
             wants_gzip = b"gzip" in headers.get(b"accept-encoding", b"")
@@ -357,14 +358,13 @@ class _Connection:
         if header is not None:
             headers.append(header)
         try:
-            parts: list[Any] = [
-                self._http.send(h11.Response(status_code=status, headers=headers)),
-                self._http.send(h11.Data(data=f"{why}\n".encode())),
-                self._http.send(h11.EndOfMessage()),
-            ]
+            parts: list[Any] = [self._http.send(h11.Response(status_code=status, headers=headers))]
+            if not self._is_head_only:
+                parts.append(self._http.send(h11.Data(data=f"{why}\n".encode())))
+            parts.append(self._http.send(h11.EndOfMessage()))
             self._transport.send([part for part in parts if part])
         except h11.LocalProtocolError:
-            # A response has begun, or HEAD has no body.
+            # A response has begun.
             pass
         self._set_timer(SEND_MS_MAX)
         self._transport.close()

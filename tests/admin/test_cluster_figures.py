@@ -1,5 +1,7 @@
 """The figures of a cluster for monitoring: kafka_exporter's rules, rounds, failures."""
 
+import re
+
 import pytest
 
 from kctl.admin.admin_client import AdminClient
@@ -112,6 +114,13 @@ def test_a_round_collects_what_clients_left(loop, collector):
     assert found.value("kctl_topic_size_bytes", topic="empty") == 0
     assert found.value("kctl_collector_errors", kind="groups") == 0
     assert scrape(collector, "application/openmetrics-text").endswith("# EOF\n")
+
+
+def test_figures_are_old_while_their_next_round_lasts(loop, collector):
+    loop.run(collector.collect())
+    collector.kinds[TOPICS].collected_ms -= 100_000
+    [reason] = collector.reasons()
+    assert re.fullmatch(r"topics: collected \d{3} s ago", reason)
 
 
 def test_figures_grow_old_while_the_cluster_does_not_answer(loop, collector):

@@ -64,6 +64,12 @@ def test_figures_by_partition_with_bars(kctl, logs):
     assert kctl("log-stats", logs / "plain-0", "-o", "csv").lines[1].startswith("plain,1,1,")
 
 
+def test_a_topic_without_files_is_reported(kctl, logs):
+    ran = kctl("log-stats", logs, "-t", "plain", "-t", "order")
+    assert (ran.status, ran.out) == (1, "")
+    assert ran.err == "error: No topic order\nhint: did you mean orders?\n"
+
+
 def test_damage_is_counted_and_a_hostile_name_is_one_line(kctl, tmp_path):
     bad = tmp_path / "bad-0"
     write(bad)
@@ -86,4 +92,5 @@ def test_a_cluster_reports_sizes_and_ages(on, topic):
     ran = on("log-stats", "-t", topic, "--by-partition", "--plot")
     assert ran.status == 0, ran.err
     assert "age of the first record" in ran.lines
-    assert on("log-stats", "-t", f"{topic}-no").status == 2
+    ran = on("log-stats", "-t", f"{topic}-no")
+    assert (ran.status, ran.err.splitlines()[0]) == (1, f"error: No topic {topic}-no")

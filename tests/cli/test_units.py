@@ -7,6 +7,7 @@ import pytest
 
 from kctl.cli.positions import parse_position, parse_range
 from kctl.cli.units import (
+    format_bytes,
     format_instant,
     option_instant_ms,
     parse_duration_ms,
@@ -173,3 +174,21 @@ def test_a_pipe_gets_no_notes(monkeypatch):
 @pytest.mark.parametrize("kind", [["consume"], ["export"], ["topic", "purge"], ["produce"]])
 def test_help_of_options_with_times_names_the_zone(kctl, kind):
     assert "UTC" in kctl(*kind, "--help").out
+
+
+@pytest.mark.parametrize(
+    ("count", "text"),
+    [
+        (0, "0 B"),
+        (1023, "1023 B"),
+        (1024, "1 KiB"),
+        (1536, "1.5 KiB"),
+        (1023 * 1024 - 600, "1022 KiB"),
+        (1000 * 1024, "1000 KiB"),
+        (1024 * 1024 - 1, "1 MiB"),
+        (1010 * 2**30, "1010 GiB"),
+        (3 * 2**40, "3.0 TiB"),
+    ],
+)
+def test_sizes_have_no_exponent(count, text):
+    assert format_bytes(count) == text

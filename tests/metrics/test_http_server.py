@@ -236,16 +236,17 @@ def test_metrics_need_the_token_and_the_pages_about_health_do_not(loop):
     server.start()
     try:
 
-        def ask(target, header=""):
+        def ask(target, header="", method="GET"):
             peer = Client(loop, server)
             with peer.socket:
-                return peer.ask(target, headers=header)
+                return peer.ask(target, method, headers=header)
 
         for header in ("", "Authorization: Bearer s3cre\r\n", "Authorization: Basic s3cret\r\n"):
             for target in ("/metrics", "/metrics?/healthz", "/healthz/../metrics", "//healthz"):
                 assert ask(target, header).startswith(b"HTTP/1.1 401 "), (target, header)
         assert ask("/metrics", "Authorization: Bearer s3cret\r\n").endswith(b"/metrics")
         assert ask("/healthz").endswith(b"/healthz")
+        assert ask("/metrics", method="HEAD").startswith(b"HTTP/1.1 401 ")
     finally:
         server.close()
 

@@ -9,7 +9,7 @@ from kctl.cli.failures import DONE, FAILED
 from kctl.cli.output import OutputFormat
 from kctl.cli.session import Session
 from kctl.cli.units import format_bytes, format_duration
-from kctl.errors import UsageError
+from kctl.errors import UsageError, not_found
 
 if TYPE_CHECKING:
     from kctl.dump.stats import LogStats
@@ -65,6 +65,10 @@ def log_stats(
     now_ms = session.now_ms()
     rows = _rows_of_files(paths) if paths else _rows_of_cluster(session, topic or [])
     if paths and topic:
+        found = {it["topic"] for it in rows}
+        missing = [name for name in topic if name not in found]
+        if missing:
+            raise not_found("topic", missing[0], found)
         rows = [it for it in rows if it["topic"] in topic]
     if not by_partition:
         rows = _by_topic(rows)
