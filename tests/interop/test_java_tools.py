@@ -3,103 +3,16 @@ Kafka 2.7.2, they are to exit and to say the same."""
 
 import json
 import re
-import time
 
 import pytest
 
 from tests.support import apache_kafka
 from tests.support.java_tools import JavaTools
+from tests.support.tools_on_both import ToolsOnBoth
 
 pytestmark = pytest.mark.kafka
 
-HEARD_TIMEOUT_S = 120
 VERSIONS = ["2.7.2", "3.9.1"]
-# 2.7's class, and where another: 3.9's.
-CLASSES = {
-    "api-versions": ("kafka.admin.BrokerApiVersionsCommand",),
-    "cluster": ("org.apache.kafka.tools.ClusterTool",),
-    "configs": ("kafka.admin.ConfigCommand",),
-    "console-consumer": (
-        "kafka.tools.ConsoleConsumer",
-        "org.apache.kafka.tools.consumer.ConsoleConsumer",
-    ),
-    "console-producer": ("kafka.tools.ConsoleProducer",),
-    "consumer-groups": (
-        "kafka.admin.ConsumerGroupCommand",
-        "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand",
-    ),
-    "consumer-perf": (
-        "kafka.tools.ConsumerPerformance",
-        "org.apache.kafka.tools.ConsumerPerformance",
-    ),
-    "delete-records": (
-        "kafka.admin.DeleteRecordsCommand",
-        "org.apache.kafka.tools.DeleteRecordsCommand",
-    ),
-    "get-offsets": ("kafka.tools.GetOffsetShell", "org.apache.kafka.tools.GetOffsetShell"),
-    "log-dirs": ("kafka.admin.LogDirsCommand", "org.apache.kafka.tools.LogDirsCommand"),
-    "producer-perf": ("org.apache.kafka.tools.ProducerPerformance",),
-    "topics": ("kafka.admin.TopicCommand", "org.apache.kafka.tools.TopicCommand"),
-    "verifiable-consumer": ("org.apache.kafka.tools.VerifiableConsumer",),
-    "verifiable-producer": ("org.apache.kafka.tools.VerifiableProducer",),
-}
-# The option that names the broker, for tools without --bootstrap-server.
-BROKER_OPTIONS = {
-    ("consumer-perf", "2.7.2"): "--broker-list",
-    ("get-offsets", "2.7.2"): "--broker-list",
-}
-TIME = re.compile(r"\[\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d+\] ")
-IN_PASSING = re.compile(r"^\t(at|\.\.\.) |^WARN |InstanceAlreadyExistsException")
-
-
-class ToolsOnBoth:
-    """The tools of one version, each run on both brokers."""
-
-    def __init__(self, tools: JavaTools, kctl: str, apache: str) -> None:
-        self.tools = tools
-        self.version = tools.version
-        self.addresses = (kctl, apache)
-
-    def run(self, tool, *arguments, but=list, until=None, **options):
-        """What kctl makes the tool say, line by line, and Apache Kafka too; `but` changes what may
-        differ. Run again until it says `until`, a pattern: of changes brokers hear in their own
-        time."""
-        answers = []
-        for address in self.addresses:
-            deadline = time.monotonic() + HEARD_TIMEOUT_S
-            while True:
-                lines = self.run_on(address, tool, *arguments, **options)
-                if until is None or re.search(until, "\n".join(lines)):
-                    break
-                assert time.monotonic() < deadline, (until, lines)
-            answers.append(but(lines))
-        assert answers[0] == answers[1], (tool, arguments)
-        return answers[0]
-
-    def run_on(self, address, tool, *arguments, **options):
-        """What one broker makes the tool say."""
-        classes = CLASSES[tool]
-        main_class = classes[-1 if self.version > "3" else 0]
-        where = BROKER_OPTIONS.get((tool, self.version), "--bootstrap-server")
-        place = (where, address)
-        if tool == "producer-perf":
-            place = ("--producer-props", f"bootstrap.servers={address}")
-        result = self.tools.run(main_class, *arguments, *place, **options)
-        return comparable(result, address)
-
-
-def comparable(result, address):
-    """The lines of stdout and stderr, without times of day, stacks, the broker's address, and what
-    is warned of while it lasts."""
-    lines = result.lines + [line.rstrip() for line in result.err.splitlines() if line.strip()]
-    for pattern, replacement in (
-        (TIME, ""), (re.escape(address), "BROKER"), (rf"\b{address.rpartition(':')[2]}\b", "PORT"),
-        (r"clientId=[\w-]+", "clientId"),
-        # Columns are as wide as ports have digits.
-        ("  +", "  "),
-    ):  # fmt: skip
-        lines = [re.sub(pattern, replacement, line) for line in lines]
-    return [line for line in lines if not IN_PASSING.search(line)]
 
 
 @pytest.fixture(scope="module", params=VERSIONS)
