@@ -34,7 +34,7 @@ def adapted(command):
 
 
 def run_line(shell, line, ready, started):
-    """Run a line; return its output. `kill %1` stops the first of the jobs `started`."""
+    """Run a line; return its output. `kill %1; wait` ends the first of the jobs `started`."""
     status = int(found[1]) if (found := _STATUS.search(line)) else 0
     command = adapted(_STATUS.sub("", line))
     if command.startswith("pip install"):
@@ -42,8 +42,8 @@ def run_line(shell, line, ready, started):
     if command.startswith("export KCTL_BOOTSTRAP_SERVER="):
         shell.set("KCTL_BOOTSTRAP_SERVER", ready.strip())
         return ""
-    if command.startswith("kill %"):
-        started[int(command.removeprefix("kill %")) - 1].stop()
+    if killed := re.fullmatch(r"kill %(\d); wait", command):
+        started[int(killed[1]) - 1].stop()
         return ""
     ran = shell.run(command)
     assert ran.status == status, f"{line}\n{ran.text}"
