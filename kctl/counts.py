@@ -9,3 +9,12 @@ def counted(number: int, noun: str, form: str = "") -> str:
     """
     ending = "es" if noun.endswith("ch") else "s"
     return f"{number:{form}} {noun}" + ("" if number == 1 else ending)
+
+
+def are(number: int) -> str:
+    """Return the verb that follows `counted`.
+
+    >>> are(1), are(0), are(2)
+    ('is', 'are', 'are')
+    """
+    return "is" if number == 1 else "are"

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 from kctl.client.cluster_view import BrokerAddress
 from kctl.client.offsets import OffsetsClient
 from kctl.client.retry import WRONG_LEADER
+from kctl.counts import are, counted
 from kctl.errors import KctlError, NotFoundError, UnreachableError
 from kctl.model import Position, TopicPartition
 from kctl.protocol.constants import READ_UNCOMMITTED
@@ -276,12 +277,9 @@ class PartitionReader:
             raise start.error
         position = self.positions[partition]
         if position < start.offset:
-            self._move(
-                partition,
-                start.offset,
-                f"{partition} now begins at {start.offset}: "
-                f"{start.offset - position} records after {position} are gone",
-            )
+            count = start.offset - position
+            gone = f"{counted(count, 'record')} from {position} on {are(count)} gone"
+            self._move(partition, start.offset, f"{partition} now begins at {start.offset}: {gone}")
             return
         end = (await offsets.latest([partition]))[partition]
         if end.error is not None:

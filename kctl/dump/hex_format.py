@@ -5,6 +5,7 @@ For the inspection of damage: nothing is decompressed or trusted, a wrong checks
 
 from collections.abc import Iterable, Iterator
 
+from kctl.counts import counted
 from kctl.dump.values import DumpedBatch, DumpedFile, DumpItem, TrailingBytes
 from kctl.records.record_batch import RecordBatch
 
@@ -24,11 +25,11 @@ def hex_lines(items: Iterable[DumpItem]) -> Iterator[str]:
     """Yield the lines, each with its end; items other than batches are skipped."""
     for item in items:
         if isinstance(item, DumpedFile):
-            yield f"{item.path}  ({item.size} bytes)\n"
+            yield f"{item.path}  ({counted(item.size, 'byte')})\n"
         elif isinstance(item, DumpedBatch):
             yield from _batch(item)
         elif isinstance(item, TrailingBytes):
-            yield f"{item.position:08x}  {item.length} bytes that are not a batch\n"
+            yield f"{item.position:08x}  {counted(item.length, 'byte')}, not a batch\n"
 
 
 def _batch(item: DumpedBatch) -> Iterator[str]:

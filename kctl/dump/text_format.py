@@ -7,6 +7,7 @@ values. Control characters are escaped, so that a record cannot move the reader'
 from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime, timedelta
 
+from kctl.counts import counted
 from kctl.dump.control_records import ControlRecord
 from kctl.dump.documents import document
 from kctl.dump.kafka_format import CODECS
@@ -52,7 +53,7 @@ def text_lines(
 def _file(file: DumpedFile) -> str:
     kind = file.kind.value.replace("_", " ")
     base = "" if file.base_offset is None else f", base offset {file.base_offset}"
-    return f"{file.path}  ({kind}{base}, {file.size} bytes)\n"
+    return f"{file.path}  ({kind}{base}, {counted(file.size, 'byte')})\n"
 
 
 def batch_line(item: DumpedBatch) -> str:
@@ -60,7 +61,7 @@ def batch_line(item: DumpedBatch) -> str:
     batch = item.batch
     if isinstance(batch, RecordBatch):
         offsets = f"{batch.base_offset}..{batch.last_offset}"
-        count = f"{batch.count} record{'' if batch.count == 1 else 's'}"
+        count = counted(batch.count, "record")
     else:
         offsets = f"{'..' if batch.compression_type else ''}{batch.offset}"
         count = "wrapper" if batch.compression_type else "message"
@@ -126,8 +127,8 @@ def _entry(item: DumpItem) -> str:
     if isinstance(item, CheckpointedOffset):
         return f"{item.topic_partition!s:<40} {item.offset}"
     if isinstance(item, TrailingBytes):
-        what = "padding" if item.is_padding else "bytes that are not a whole batch"
-        return f"at {item.position}: {item.length} bytes, {what}"
+        what = "padding" if item.is_padding else "not a whole batch"
+        return f"at {item.position}: {counted(item.length, 'byte')}, {what}"
     fields = document(item, with_data=True)
     del fields["type"]
     return "  ".join(f"{name.replace('_', ' ')} {value}" for name, value in fields.items())

@@ -28,6 +28,7 @@ from kctl.arrow_files.log_discovery import find_logs
 from kctl.arrow_files.partition_log import PartitionLog, Segment
 from kctl.client.consumer import AbortedFilter
 from kctl.client.offsets import CommittedOffset, ListedOffset
+from kctl.counts import counted
 from kctl.errors import CorruptDataError, KctlError, NotFoundError, StorageError, UsageError
 from kctl.lazy_dataclass import dataclass
 from kctl.mirror.directory_groups import StoredGroups, read_stored_groups
@@ -359,8 +360,8 @@ class DirectoryReader:
             return CopiedRange([], state.log.end), 0
         if bytes_left or number + 1 == len(segments):
             raise CorruptDataError(
-                f"{segment.path}: no batch can be read {bytes_left} bytes before its end, at offset"
-                f" {position}"
+                f"{segment.path}: no batch can be read {counted(bytes_left, 'byte')} before its"
+                f" end, at offset {position}"
             )
         begin = segments[number + 1].base_offset
         if begin > position and not state.log.is_compacted and not _has_gaps(state.view):

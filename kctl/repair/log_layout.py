@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import field
 from itertools import groupby, islice
 
+from kctl.counts import are, counted
 from kctl.lazy_dataclass import dataclass
 from kctl.records.control import marker_batch
 from kctl.records.record_batch import INT32, INT64, LOG_OVERHEAD
@@ -222,7 +223,8 @@ class _LayoutPlanner:
         elif made:
             result = f"offsets {made[0][0]} to {made[-1][1]} stay, without records"
         length = stretch.end - stretch.position
-        detail = f"{rule} at {stretch.position}: {length} bytes are removed, {result}"
+        removed = f"{counted(length, 'byte')} {are(length)} removed"
+        detail = f"{rule} at {stretch.position}: {removed}, {result}"
         self._layout.steps.append(Step("edit", path, detail))
 
     def _rule_of(self, stretch: Stretch) -> str:

@@ -19,6 +19,7 @@ Kafka 0.7: kafka.log.Log.validateSegments, kafka.message.FileMessageSet.recover;
 
 from itertools import pairwise
 
+from kctl.counts import are, counted
 from kctl.errors import UsageError
 from kctl.records.compression import GZIP
 from kctl.records.message07 import CODEC_MASK, HEADER_BYTES, SIZE, encode_entry
@@ -115,7 +116,9 @@ class _Planner:
                 return
         edits = self._edits(segment, is_last=following is None, end=end, missing=missing)
         if end < segment.size:
-            reason = f"{segment.size - end} bytes that the next segment repeats are cut"
+            count = segment.size - end
+            repeated = f"{counted(count, 'byte')} that the next segment repeats"
+            reason = f"{repeated} {are(count)} cut"
             edits.append(Edit(end, segment.size, b"", reason))
         if edits:
             self.plan.segments[segment.path] = edited(segment.path, segment.size, edits)
@@ -149,8 +152,9 @@ class _Planner:
         size = segment.size - position + missing
         if not _MESSAGE_BYTES_MIN <= size <= HOLE_FILLED_BYTES_MAX:
             self.plan.notes.append(
-                f"{segment.path}: {missing} bytes are missing after it, which cannot be filled; "
-                "Kafka 0.7 does not start with it and the next segment in one directory"
+                f"{segment.path}: {counted(missing, 'byte')} {are(missing)} missing after it and "
+                "cannot be filled. Kafka 0.7 does not start with it and the next segment in one "
+                "directory"
             )
             return None
         first = segment.base_offset + position
@@ -166,13 +170,16 @@ class _Planner:
                 f"the message at {position} gets the size and magic that its checksum proves",
             )  # fmt: skip
         if is_last and it.is_tail:
-            reason = f"the last {end - position} bytes, from {position}, are cut: {it.reason}"
+            count = end - position
+            reason = (
+                f"the last {counted(count, 'byte')}, from {position}, {are(count)} cut: {it.reason}"
+            )
             return Edit(position, end, b"", reason)
         if end - position < _MESSAGE_BYTES_MIN:
-            offset = segment.base_offset + position
+            count, offset = end - position, segment.base_offset + position
             self.plan.notes.append(
-                f"{segment.path}: {end - position} bytes at {position} belong to no message, and "
-                "are too few to be replaced by one. Kafka 0.7's recovery truncates the log there, "
+                f"{segment.path}: {counted(count, 'byte')} at {position} {are(count)} no message, "
+                "and too few to be replaced by one. Kafka 0.7's recovery truncates the log there, "
                 f"with the messages after it: --truncate-to {offset}; kctl export reads them"
             )
             return None
@@ -250,7 +257,8 @@ def _edit_of_set(file: DiskFile, entry: FileEntry07) -> Edit | None:
 
 def _filling(position: int, end: int, reason: str) -> Edit:
     size = end - position
-    detail = f"{size} bytes at {position} are damaged ({reason}): {_what_fills(size)}"
+    damaged = f"{counted(size, 'byte')} at {position} {are(size)} damaged"
+    detail = f"{damaged} ({reason}): {_what_fills(size)}"
     return Edit(position, end, filler07(size), detail)
 
 

@@ -11,6 +11,7 @@ Kafka 2.7 has no such tool; kafka.log.LogSegment.recover truncates the log inste
 from contextlib import suppress
 from dataclasses import field
 
+from kctl.counts import are, counted
 from kctl.errors import CorruptDataError, UsageError
 from kctl.lazy_dataclass import dataclass
 from kctl.model import TopicPartition
@@ -449,9 +450,9 @@ def _cut_of(batches: list[FileBatch]) -> Edit:
     fill = b""
     if first.magic == 2:
         fill = filler(first.base_offset, last.last_offset, max(0, first.partition_leader_epoch))
-    reason = (
-        f"offsets {first.base_offset} to {last.last_offset}: {len(batches)} batches are removed"
-        + (", offsets stay" if fill else "")
+    removed = f"{counted(len(batches), 'batch')} {are(len(batches))} removed"
+    reason = f"offsets {first.base_offset} to {last.last_offset}: {removed}" + (
+        ", offsets stay" if fill else ""
     )
     return Edit(first.position, last.end, fill, reason)
 

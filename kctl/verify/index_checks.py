@@ -13,6 +13,7 @@ Kafka 2.7: kafka.log.LogSegment.append, OffsetIndex, TimeIndex, TransactionIndex
 
 from collections.abc import Sequence
 
+from kctl.counts import are, counted
 from kctl.errors import CorruptDataError
 from kctl.runtime.disk import Disk
 from kctl.storage import offset_index, time_index
@@ -60,10 +61,12 @@ def size_findings(
     found = []
     if index.excess:
         end = index.size - index.excess
-        message = f"{index.excess} bytes after the last entry are not an entry"
+        message = (
+            f"{counted(index.excess, 'byte')} after the last entry {are(index.excess)} not an entry"
+        )
         found.append(Finding(path, size_rule, message, end, length=index.excess))
     if index.padding and not may_be_padded:
-        message = f"{index.padding} bytes of NULs after the last entry"
+        message = f"{counted(index.padding, 'byte')} of NULs after the last entry"
         found.append(Finding(path, padded_rule, message, len(index.data), length=index.padding))
     return found
 

@@ -12,6 +12,7 @@ Kafka 2.7: kafka.tools.ReplicaVerificationTool; KIP-101
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
+from kctl.counts import counted
 from kctl.lazy_dataclass import dataclass
 from kctl.records.checksum import crc32
 from kctl.runtime.disk import Disk
@@ -50,10 +51,15 @@ class Comparison:
     def is_divergent(self) -> bool:
         return self.first is not None or self.second is not None
 
+    @property
+    def agreement(self) -> str:
+        """Return how many batches agree, in words."""
+        return f"{counted(self.batches, 'batch')} {'agrees' if self.batches == 1 else 'agree'}"
+
     def __str__(self) -> str:
         """Describe the difference."""
         if not self.is_divergent:
-            return f"{self.batches} batches agree"
+            return self.agreement
         return f"{_describe(self.first)} here, {_describe(self.second)} there"
 
 

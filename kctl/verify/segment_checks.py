@@ -9,6 +9,7 @@ Kafka 2.7: kafka.log.LogSegment.recover
 from collections.abc import Callable
 from dataclasses import replace
 
+from kctl.counts import counted
 from kctl.errors import CorruptDataError
 from kctl.lazy_dataclass import dataclass
 from kctl.records.memory_records import batch_at
@@ -323,7 +324,7 @@ class SegmentPass:
         if rule is Rule.ZERO_TAIL and self._may_be_preallocated(item):
             rule = Rule.PREALLOCATED
         if rule in (Rule.ZERO_TAIL, Rule.ZERO_BLOCK, Rule.PREALLOCATED):
-            message = f"{length} bytes of NULs"
+            message = f"{counted(length, 'byte')} of NULs"
         if last is not None and last < item.expected_offset:
             last = None
         self._findings.add(

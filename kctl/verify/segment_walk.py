@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from functools import partial
 from typing import NamedTuple
 
+from kctl.counts import are
 from kctl.errors import CorruptDataError
 from kctl.lazy_dataclass import dataclass
 from kctl.records.checksum import crc32c
@@ -128,7 +129,8 @@ def walk(
                 return  # Another process has truncated the file.
             # One batch is larger than the window.
             if trouble > min(BATCH_BYTES_MAX, records.size - position):
-                reason = f"a batch of {trouble} bytes or more, {records.size - position} are there"
+                there = records.size - position
+                reason = f"a batch of {trouble} bytes or more, {there} {are(there)} there"
                 stretch = _damage(records, position, reason, base_offset, next_offset)
                 yield stretch
                 position = stretch.end

@@ -86,6 +86,22 @@ def test_replicas_on_disk_are_compared(kctl, damaged, tmp_path):
     assert "leader epoch 3" in ran.documents[0]["message"]
 
 
+def test_one_of_a_kind_is_named_in_the_singular(kctl, tmp_path):
+    directory = tmp_path / "data/orders-0"
+    directory.mkdir(parents=True)
+    path = directory / f"{0:020d}.log"
+    path.write_bytes(build_batch([Record(0, T0_MS, b"k", b"v")], partition_leader_epoch=0))
+    rebuild(RealDisk(), str(directory), Wanted())
+    assert "1 segment, 1 batch, 70 bytes: no damage" in kctl("verify-log", directory).err
+    compared = kctl("verify-log", directory, "--compare", directory)
+    assert compared.err == "1 batch agrees, up to offset 1\n"
+    with path.open("ab") as file:
+        file.write(b"\0")
+
+    assert "1 byte of NULs" in kctl("verify-log", directory).out
+    assert "1 byte is removed" in kctl("repair-log", directory).out
+
+
 def test_only_partitions_are_compared(kctl, log):
     for words in ((log.parent, "--compare", log), (log, "--compare", log.parent)):
         ran = kctl("verify-log", *words)

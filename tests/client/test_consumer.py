@@ -147,7 +147,7 @@ def test_deleted_records_are_reported_and_skipped(broker, read):
     broker.answer(ApiKey.FETCH, fetched(code=ErrorCode.OFFSET_OUT_OF_RANGE), fetched(batch(5, "f")))
 
     assert read(0, 6) == ["f"]
-    assert read.reader.notes == ["t-0 now begins at 5: 5 records after 0 are gone"]
+    assert read.reader.notes == ["t-0 now begins at 5: 5 records from 0 on are gone"]
 
 
 def test_a_truncated_partition_is_read_from_its_new_end(broker, router_of, run):

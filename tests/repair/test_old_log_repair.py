@@ -244,7 +244,7 @@ def test_a_repair_keeps_every_intact_message_in_its_place(seed, tmp_path):
         assert found == entry
     if planned.notes:
         # A message copied to a wrong place, a few bytes behind the right one.
-        assert all("are too few to be replaced" in note for note in planned.notes)
+        assert all("too few to be replaced by one" in note for note in planned.notes)
         return
     assert damage(directory) == []
     assert set(untouched) <= set(entries_of(directory))

@@ -10,6 +10,7 @@ from kctl.cli.declaration.declarations import CommandGroup, Option
 from kctl.cli.demo.story import READY_FILE, STORY, Line, Mode, Step
 from kctl.cli.failures import DONE
 from kctl.cli.output import Output, terminal_width
+from kctl.counts import counted
 from kctl.errors import KctlError
 from kctl.records.bulk import can_decode_in_bulk, require_bulk
 
@@ -90,7 +91,7 @@ class _Tour:
         lines = text.splitlines()
         if len(lines) > line.lines_shown:
             hidden = len(lines) - line.lines_shown
-            lines = [f"... {hidden} lines more", *lines[hidden:]]
+            lines = [f"... {counted(hidden, 'line')} more", *lines[hidden:]]
         self._output.write_styled("".join(f"{self._fit(f'  {each}')}\n" for each in lines))
 
     def _outcome(self, line: Line) -> str:

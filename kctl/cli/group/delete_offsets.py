@@ -12,6 +12,7 @@ from kctl.cli.items import row, show_results
 from kctl.cli.output import Table
 from kctl.cli.session import Question, Session
 from kctl.cli.topic.scope import partitions_named
+from kctl.counts import counted
 from kctl.errors import UsageError
 
 if TYPE_CHECKING:
@@ -39,7 +40,8 @@ def delete_offsets(
     def question(offsets: "dict[TopicPartition, int]") -> Question:
         rows = [_offset_row(it, offset, "") for it, offset in offsets.items()]
         table = Table(["topic", "partition", "committed_offset"], rows)
-        return Question(table, f"Delete {len(offsets)} committed offsets of group {name}?")
+        named = counted(len(offsets), "committed offset")
+        return Question(table, f"Delete {named} of group {name}?")
 
     scope = partitions_named(topic or [])
     change = session.change(

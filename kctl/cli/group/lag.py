@@ -215,8 +215,7 @@ def _plotted(report: "LagReport", width: int | None, *, by_partition: bool) -> s
 
 
 def _bar_text(it: "GroupLag | MeasuredLag") -> str:
-    noun = "record" if it.records == 1 else "records"
-    return f"{it.records:,} {noun}" + (
+    return counted(it.records or 0, "record", ",") + (
         "" if it.time_ms is None else f", {format_duration(it.time_ms)}"
     )
 

@@ -130,12 +130,13 @@ def stats_text(stats: "LogStats", document: dict[str, Any], width: int | None = 
         ),
         f"offsets {stats.first_offset} to {stats.last_offset}  {times}".rstrip(),
         (
-            f"keys {stats.key_bytes} bytes ({stats.null_keys} null), "
-            f"values {stats.value_bytes} bytes ({stats.null_values} null)"
+            f"keys {counted(stats.key_bytes, 'byte')} ({stats.null_keys} null), "
+            f"values {counted(stats.value_bytes, 'byte')} ({stats.null_values} null)"
         ),
         (
-            f"{stats.transactional_batches} transactional batches, {stats.control_batches} control "
-            f"batches, {stats.damaged_places} damaged places"
+            f"{counted(stats.transactional_batches, 'transactional batch')}, "
+            f"{counted(stats.control_batches, 'control batch')}, "
+            f"{counted(stats.damaged_places, 'damaged place')}"
         ),
     )
     lines = [line for fact in facts for line in wrapped_text(fact, width)]

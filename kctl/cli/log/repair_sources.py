@@ -92,7 +92,7 @@ class Requests:
             runtime.scheduler.close()
         check_cluster(cluster_id_of(self._disk, directory), fetched.cluster_id, source)
         session.output.say(
-            f"Fetched {fetched.batches} batches, "
+            f"Fetched {counted(fetched.batches, 'batch')}, "
             f"{format_bytes(fetched.bytes)}, of {partition} from {source} for comparison"
         )
         return Replica(copy, source)

@@ -152,8 +152,8 @@ def _show(
     output.say(
         f"{counted(len(verified), 'partition')}, "
         f"{counted(sum(it.segments for it in verified), 'segment')}, "
-        f"{sum(it.batches for it in verified)} batches, "
-        f"{sum(it.size for it in verified)} bytes: "
+        f"{counted(sum(it.batches for it in verified), 'batch')}, "
+        f"{counted(sum(it.size for it in verified), 'byte')}: "
         + (counted(damage, "finding") if damage else "no damage")
         + (f", {counted(len(findings) - damage, 'note')}" if len(findings) > damage else "")
     )
@@ -215,5 +215,5 @@ def _compare(output: "Output", first: str, second: str) -> int:
         )
     status = show_findings(output, findings, is_explained=False)
     agreed = "" if found.agreed_end is None else f", up to offset {found.agreed_end}"
-    output.say(f"{found.batches} batches agree{agreed}")
+    output.say(f"{found.agreement}{agreed}")
     return status

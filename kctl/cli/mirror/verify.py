@@ -325,7 +325,7 @@ def _result(it: "VerifiedPartition") -> str:
     if it.task.compares_last_values:
         notes.append("last values of keys")
     if it.pending_keys:
-        notes.append(f"{it.pending_keys} keys were written since, and are not compared")
+        notes.append(f"not compared: {counted(it.pending_keys, 'key')} written since")
     if it.keyless:
         notes.append(f"not compared: {counted(it.keyless, 'record')} without a key")
     return "; ".join(["equal" if it.is_equal else "different", *notes])

@@ -8,6 +8,7 @@ from kctl.cli.reassign.access import change_on_cluster
 from kctl.cli.reassign.files import warn_of_dead_brokers
 from kctl.cli.session import Change, Question, Session
 from kctl.cli.units import format_bytes
+from kctl.counts import are, counted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
@@ -126,7 +127,8 @@ def say_restored(session: Session, restored: "list[Restored]") -> None:
         kind = resource.resource_type.name.lower()
         session.output.say(f"error: {kind} {resource.name} {it.change.name}: {it.error}")
     session.output.say(
-        f"{len(broken)} throttle settings are not restored: `kctl throttle sweep` tries again."
+        f"{counted(len(broken), 'throttle setting')} {are(len(broken))} not restored: "
+        "`kctl throttle sweep` tries again."
         if broken
         else "The throttle is removed; the previous settings are restored."
     )

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 from kctl.cli.failures import DONE
 from kctl.cli.output import Output
 from kctl.cli.serve.settings import given_settings
+from kctl.counts import are, counted
 from kctl.errors import UsageError
 from kctl.imports import without_searches
 from kctl.lazy_dataclass import dataclass
@@ -70,7 +71,8 @@ def _described(broker: "Broker07", config: "Broker07Config") -> str:
     elif config.uses_zookeeper:
         text += f"; ZooKeeper at {config.zookeeper_connect}"
     if broker.logs.offline:
-        text += f"; {len(broker.logs.offline)} logs are offline"
+        count = len(broker.logs.offline)
+        text += f"; {counted(count, 'log')} {are(count)} offline"
     return text
 
 
