@@ -182,6 +182,14 @@ def test_a_port_in_use_is_one_clear_line(tmp_path):
     assert ran.stdout == ""
 
 
+@pytest.mark.parametrize("words", [(), ("--brokers", 3), ("--kafka-0.7",)])
+def test_a_data_directory_with_a_comma_is_refused_before_anything_is_written(tmp_path, words):
+    ran = serve("--data-dir", tmp_path / "a,b", "--port", 0, *words)
+    assert ran.returncode == 2
+    assert "a comma divides the directories of log.dirs" in errors(ran)[0]
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_a_data_directory_in_use_is_one_clear_line(tmp_path):
     with KctlBroker(tmp_path):
         ran = serve("--data-dir", tmp_path / "data", "--port", 0)

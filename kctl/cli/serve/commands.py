@@ -212,6 +212,7 @@ def serve(
       kctl serve --kafka-0.7 --data-dir old/ --zookeeper-port 2181
       kctl serve --kafka-0.7 --config server.properties
     """
+    _check_data_dir(data_dir)
     if kafka_07:
         return _serve_kafka07(
             data_dir, port, listener, setting, config, ready_file, zookeeper, zookeeper_port,
@@ -337,6 +338,15 @@ def _flags(settings: list[str], zookeeper: str | None, *, is_durable: bool) -> d
     if zookeeper is not None:
         flags["zookeeper.connect"] = "" if zookeeper == EMBEDDED else zookeeper
     return flags
+
+
+def _check_data_dir(data_dir: str) -> None:
+    """Raise UsageError for a directory that the broker would take for two."""
+    if "," in data_dir:
+        raise UsageError(
+            f"--data-dir {data_dir}: a comma divides the directories of log.dirs",
+            hint="choose a path without a comma; -c log.dirs=A,B names several directories",
+        )
 
 
 def _check_single(
