@@ -16,6 +16,15 @@ from kctl.runtime.real.object_store import storage_properties
 NUMBER_PROPERTY = "kctl.published"
 _DIRECTORY_PROPERTY = "kctl.directory"
 _NAME = "kctl"
+# Hive's type of timestamps with a zone, since 3.0.
+_HIVE_TYPE = "timestamp with local time zone"
+# What Hive Metastores report, and the remedy.
+_HIVE_HINTS = {
+    "Failed to acquire lock": "a run that was killed may have left the lock: the metastore removes "
+    "it after hive.txn.timeout, and the next run completes the table",
+    "types incompatible with the existing columns": "the metastore accepts new fields inside a "
+    "column with hive.metastore.disallow.incompatible.col.type.changes=false",
+}
 
 
 def check_catalog(options: ExportOptions, directory: str) -> None:
@@ -28,7 +37,8 @@ def check_catalog(options: ExportOptions, directory: str) -> None:
 def open_table(options: ExportOptions, directory: str, schema: Any) -> Any:
     """Return pyiceberg's table, which is created in `directory` if the catalog lacks it.
 
-    UsageError if the table belongs to something else; the library's own errors otherwise.
+    UsageError if the table belongs to something else, or if a Hive Metastore needs a setting; the
+    library's own errors otherwise.
     """
     catalog = _connect(str(options.catalog))
     table = existing_table(catalog, options, directory)
@@ -36,8 +46,28 @@ def open_table(options: ExportOptions, directory: str, schema: Any) -> Any:
         return table
     name = str(options.catalog_table)
     catalog.create_namespace_if_not_exists(name.rpartition(".")[0])
-    properties = {NUMBER_PROPERTY: "0", _DIRECTORY_PROPERTY: directory}
-    return catalog.create_table(name, schema, location=directory, properties=properties)
+    properties = {_DIRECTORY_PROPERTY: directory}
+    table = catalog.create_table(name, schema, location=directory, properties=properties)
+    if str(catalog.properties.get("uri")).startswith("thrift:"):
+        _check_types(catalog, table)
+    return table
+
+
+def _check_types(catalog: Any, table: Any) -> None:
+    """Raise UsageError if the Hive Metastore does not know the types of a new table, which is then
+    dropped: releases before 3.0 accept such a table, but no change of it, not even of its types."""
+    try:
+        with table.transaction() as transaction:
+            transaction.set_properties({NUMBER_PROPERTY: "0"})
+    except Exception as error:
+        if _HIVE_TYPE not in str(error):
+            raise
+        catalog.drop_table(table.name())
+        raise UsageError(
+            f"The Hive Metastore has no type '{_HIVE_TYPE}': it is older than 3.0",
+            hint="configure the catalog with hive.hive2-compatible: for a URI, set "
+            f"PYICEBERG_CATALOG__{_NAME.upper()}__HIVE__HIVE2_COMPATIBLE=true",
+        ) from error
 
 
 def existing_table(catalog: Any, options: ExportOptions, directory: str) -> Any:
@@ -87,6 +117,11 @@ def add_files(table: Any, number: int, urls: Sequence[str]) -> None:
     with table.transaction() as transaction:
         transaction.add_files(list(urls))
         transaction.set_properties({NUMBER_PROPERTY: str(number)})
+
+
+def hint_of(error: Exception) -> str | None:
+    """Return what to do about an error of a catalog, if kctl knows it."""
+    return next((hint for text, hint in _HIVE_HINTS.items() if text in str(error)), None)
 
 
 def _connect(catalog: str) -> Any:

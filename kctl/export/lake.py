@@ -28,6 +28,7 @@ from kctl.export.iceberg_catalog import (
     add_columns,
     add_files,
     check_catalog,
+    hint_of,
     open_table,
 )
 from kctl.export.manifest import DIRECTORY, Manifest, WrittenFile
@@ -113,7 +114,8 @@ def _named_failures(out: str) -> Iterator[None]:
     except (UsageError, StorageError):
         raise
     except Exception as error:
-        raise StorageError(f"{out}: {type(error).__name__}: {error}") from error
+        text = f"{out}: {type(error).__name__}: {error}"
+        raise StorageError(text, hint=hint_of(error)) from error
 
 
 def _add(

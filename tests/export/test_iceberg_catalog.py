@@ -69,6 +69,28 @@ def test_a_run_killed_at_its_commit_is_completed_once(
     assert offsets(in_catalog) == list(range(100))
 
 
+@pytest.mark.parametrize(
+    ("message", "hint"),
+    [
+        ("Failed to acquire lock for ('sales', 'orders'), state: 2", "hive.txn.timeout"),
+        (
+            "The following columns have types incompatible with the existing columns :\nvalue",
+            "hive.metastore.disallow.incompatible.col.type.changes",
+        ),
+    ],
+)
+def test_refusals_of_a_hive_metastore_have_remedies(
+    orders, export, in_catalog, monkeypatch, message, hint
+):
+    def refused(*_words):
+        raise RuntimeError(message)
+
+    monkeypatch.setattr(lake, "add_files", refused)
+    with pytest.raises(StorageError) as failed:
+        export(orders, **in_catalog)
+    assert hint in failed.value.hint
+
+
 def test_a_catalog_that_lost_versions_is_rejected(orders, export, in_catalog, tmp_path):
     export(orders, **in_catalog)
     write_segment(RealDisk(), orders, 100, [batch_of(100)])

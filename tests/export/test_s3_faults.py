@@ -20,8 +20,12 @@ SEED = int(os.environ.get("KCTL_TEST_SEED", "1"))
 ROOT = Path(__file__).parents[2]
 # A run that hangs fails its test; on a busy machine, Spark alone starts for a minute.
 PATIENCE_S = 300
-FORMATS = ("parquet", "delta", "iceberg")
-LIBRARIES = {"parquet": "pyarrow", "delta": "deltalake", "iceberg": "pyiceberg"}
+# "catalog": Iceberg, in a catalog beside the logs.
+FORMATS = ("parquet", "delta", "iceberg", "catalog")
+LIBRARIES = {
+    "parquet": "pyarrow", "delta": "deltalake", "iceberg": "pyiceberg", "catalog": "pyiceberg",
+}  # fmt: skip
+NAME = "sales.orders"
 ROWS = [(partition, offset) for partition in range(2) for offset in range(200)]
 
 
@@ -37,6 +41,7 @@ class Store:
         where = {"LocationConstraint": "eu-west-1"}
         self.s3.create_bucket(Bucket="bucket", CreateBucketConfiguration=where)
         self.moto, self.proxy, self.place = moto, proxy, place
+        self.uri = f"sqlite:///{place}/catalog.db"
         for partition in range(2):
             for base in (0, 100):
                 directory = place / "logs" / f"orders-{partition}"
@@ -49,9 +54,12 @@ class Store:
             "AWS_ENDPOINT_URL": self.proxy.url, "AWS_REGION": "eu-west-1",
             "AWS_ALLOW_HTTP": "true", "PYTHONPATH": str(ROOT), "SPARK_LOCAL_IP": "127.0.0.1",
         }  # fmt: skip
+        words = ["-f", table_format, "--out", "s3://bucket/table", *more]
+        if table_format == "catalog":
+            words[1] = "iceberg"
+            words += ["--catalog", self.uri, "--catalog-table", NAME]
         return subprocess.run(
-            [sys.executable, "-m", "kctl", "export", str(self.place / "logs"), "-f", table_format,
-             "--out", "s3://bucket/table", *more],
+            [sys.executable, "-m", "kctl", "export", str(self.place / "logs"), *words],
             env=environment, capture_output=True, text=True, check=False, timeout=PATIENCE_S,
         )  # fmt: skip
 
@@ -67,7 +75,7 @@ class Store:
         if table_format == "parquet":
             paths = [it for it in self.names() if it.endswith(".parquet") and "/_kctl/" not in it]
             tables = [pyarrow.parquet.read_table(BytesIO(self.get(it))) for it in paths]
-        elif not any("/_delta_log/0" in it or "version-hint" in it for it in self.names()):
+        elif not self.is_there(table_format):
             return None
         else:
             tables = [getattr(self, table_format)()]
@@ -75,6 +83,11 @@ class Store:
             pair for it in tables
             for pair in zip(it["partition"].to_pylist(), it["offset"].to_pylist(), strict=True)
         )  # fmt: skip
+
+    def is_there(self, table_format):
+        if table_format == "catalog":
+            return self.catalog_of().table_exists(NAME)
+        return any("/_delta_log/0" in it or "version-hint" in it for it in self.names())
 
     def delta(self):
         options = CREDENTIALS | {
@@ -88,11 +101,22 @@ class Store:
     def iceberg(self):
         number = self.get("table/metadata/version-hint.text").decode()
         table = pytest.importorskip("pyiceberg.table").StaticTable.from_metadata(
-            f"s3://bucket/table/metadata/v{number}.metadata.json",
-            {"s3.endpoint": self.moto, "s3.region": "eu-west-1", "s3.access-key-id": "key",
-             "s3.secret-access-key": "secret"},
-        )  # fmt: skip
+            f"s3://bucket/table/metadata/v{number}.metadata.json", self.properties()
+        )
         return table.scan().to_arrow()
+
+    def catalog(self):
+        return self.catalog_of().load_table(NAME).scan().to_arrow()
+
+    def catalog_of(self):
+        catalogs = pytest.importorskip("pyiceberg.catalog")
+        return catalogs.load_catalog("kctl", uri=self.uri, **self.properties())
+
+    def properties(self):
+        return {
+            "s3.endpoint": self.moto, "s3.region": "eu-west-1", "s3.access-key-id": "key",
+            "s3.secret-access-key": "secret",
+        }  # fmt: skip
 
 
 @pytest.fixture

@@ -1,9 +1,11 @@
-"""Servers that hold or run lakes, each a JVM of its own: a REST catalog of Iceberg, HDFS and YARN.
+"""Servers that hold or run lakes, each a JVM of its own: a REST catalog of Iceberg, a Hive
+Metastore, HDFS and YARN.
 
-`python -m tests.support.lake_servers` fetches their jars with Maven; tests that need them are
-skipped where they are not.
+`python -m tests.support.lake_servers` fetches their jars with Maven, except those of the Hive
+Metastore, which pyspark has; tests are skipped where what they need is missing.
 """
 
+import importlib.util
 import shutil
 import subprocess
 import sys
@@ -15,7 +17,7 @@ import pytest
 
 from tests.support import apache_kafka
 
-PROGRAM = Path(__file__).parent / "java" / "LakeServers.java"
+PROGRAMS = Path(__file__).parent / "java"
 # Group, artifact, version, and what comes after it in Maven's notation.
 ARTIFACTS = [
     ("org.apache.iceberg", "iceberg-core", "1.7.1", ""),
@@ -52,21 +54,29 @@ def jars(*, fetch: bool = False) -> Path | None:
     return apache_kafka.jars_of("lakes", pom, fetch=fetch)
 
 
+def _jars_of_spark() -> Path | None:
+    spec = importlib.util.find_spec("pyspark")
+    return None if spec is None else Path(str(spec.origin)).parent / "jars"
+
+
 @contextmanager
 def lake_server(kind: str, directory: Path) -> Iterator[str]:
-    """Yield the address of a `rest` catalog or an `hdfs` name node, or the folder of a `yarn`'s
-    configuration; its files are in `directory`."""
-    libraries = jars()
+    """Yield the address of a `rest` catalog, a `hive` metastore or an `hdfs` name node, or the
+    folder of a `yarn`'s configuration; its files are in `directory`."""
+    is_hive = kind == "hive"
+    libraries = _jars_of_spark() if is_hive else jars()
     if libraries is None or not shutil.which("java"):
         pytest.skip("no Java, or no jars: python -m tests.support.lake_servers")
     directory.mkdir(parents=True, exist_ok=True)
-    words = [kind, str(directory)]
-    if kind == "rest":
-        words.append(str(apache_kafka.free_port()))
+    words = [PROGRAMS / "HiveMetastore.java"] if is_hive else [PROGRAMS / "LakeServers.java", kind]
+    words.append(directory)
+    if kind in ("hive", "rest"):
+        words.append(apache_kafka.free_port())
+    java = ["java", "-Xmx512m", *apache_kafka.SMALL_JVM, "-cp", f"{libraries}/*"]
     with (directory / "stderr").open("w") as errors:
         process = subprocess.Popen(
-            ["java", "-Xmx512m", *apache_kafka.SMALL_JVM, "-cp", f"{libraries}/*", PROGRAM, *words],
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors, cwd=directory, text=True,
+            [*java, *map(str, words)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors,
+            cwd=directory, text=True,
         )  # fmt: skip
     assert process.stdout is not None
     try:

@@ -109,6 +109,15 @@ def test_csv_columns_and_nulls_are_not_guessed(kafka_broker, tmp_path, capsys):
     ]  # fmt: skip
 
 
+@pytest.mark.kafka_topics("orders:3")
+def test_rows_that_the_table_does_not_have_cannot_be_skipped(kafka_broker, table, capsys):
+    words = ["import", table(10), "-b", kafka_broker.bootstrap_servers, "-t", "orders", "-y"]
+    assert kctl([*words, "--skip", "11"]) == 2
+    assert "--skip 11: the table has 10 rows" in capsys.readouterr().err
+    assert kctl([*words, "--skip", "10"]) == 0
+    assert not kafka_broker.records("orders")
+
+
 def test_topic_must_exist(kafka_broker, table, capsys):
     words = ["import", table(10), "-b", kafka_broker.bootstrap_servers, "-t", "nowhere", "-y"]
     assert kctl(words) == 1

@@ -241,6 +241,8 @@ def _to_brokers(session: Session, tables: list[str], options: "LoadOptions", ski
 
     parts = find_parts(tables, options.table_format, options.null_text)
     places = check_rows(parts, options, session.now_ms())
+    if skip > places.rows:
+        raise UsageError(f"--skip {skip}: the table has {counted(places.rows, 'row')}")
     counts = session.run(lambda admin: check_live(admin.router, places))
     if not _is_wanted(
         session, _live_plan(places, counts), f"Write {counted(places.rows - skip, 'record')}?"
