@@ -218,9 +218,8 @@ def serve(
             data_dir, port, listener, setting, config, ready_file, zookeeper, zookeeper_port,
             is_alone=no_zookeeper,
             others={
-                "--seed-topic": seed_topic, "--brokers": brokers, "--racks": racks,
-                "--durable": durable, "--user": user, "--acl": acl, "--tls": tls,
-                **monitoring.given(),
+                "--seed-topic": seed_topic, "--brokers": brokers, "--racks": racks, "--tls": tls,
+                "--durable": durable, "--user": user, "--acl": acl, **monitoring.given(),
             },
         )  # fmt: skip
     flags = _flags(setting or [], zookeeper, is_durable=durable)
