@@ -30,6 +30,7 @@ from kctl.protocol.api_keys import Api, ApiKey
 from kctl.protocol.codec import decoding, encoding
 from kctl.protocol.connection import ClientConnection, Reader
 from kctl.protocol.error_codes import ApiError, ErrorCode
+from kctl.protocol.framing import BufferPool
 from kctl.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from kctl.protocol.negotiation import NegotiatedVersions
 from kctl.protocol.primitives import Buffer
@@ -132,12 +133,15 @@ class BrokerChannel:
         reads_only: bool = False,
         explains_refusals: bool = False,
         versions: NegotiatedVersions | None = None,
+        buffers: BufferPool | None = None,
     ) -> None:
         self.host = host
         self.port = port
         self.state = ChannelState.CONNECTING
         self._runtime = runtime
-        self._connection = ClientConnection(client_id, frame_bytes_max=NEGOTIATION_BYTES_MAX)
+        self._connection = ClientConnection(
+            client_id, pool=buffers, frame_bytes_max=NEGOTIATION_BYTES_MAX
+        )
         self._security = security
         # Whether requests that could change something are refused.
         self._reads_only = reads_only

@@ -30,6 +30,7 @@ from kctl.model import NO_LEADER, TopicPartition
 from kctl.protocol.api_keys import Api, ApiKey
 from kctl.protocol.constants import GROUP_KEY_TYPE
 from kctl.protocol.error_codes import ApiError, ErrorCode
+from kctl.protocol.framing import ReclaimedBuffers
 from kctl.protocol.messages.find_coordinator import FindCoordinatorRequest
 from kctl.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from kctl.protocol.schema import Message
@@ -83,6 +84,8 @@ class Router:
             runtime, self._make_channel, self._fallback,
             may_fall_back=security.login is None,
         )  # fmt: skip
+        # Of large responses, which belong to the callers.
+        self._buffers = ReclaimedBuffers()
         self._channels: dict[Address, BrokerChannel] = {}
         self._opening: dict[Address, Task[BrokerChannel]] = {}
         self._coordinators: dict[tuple[int, str], BrokerAddress] = {}
@@ -505,6 +508,7 @@ class Router:
             reads_only=self._reads_only,
             explains_refusals=True,
             versions=None if release is None else release.versions(f"{address[0]}:{address[1]}"),
+            buffers=self._buffers,
         )
 
     def _forget_channel(self, channel: BrokerChannel) -> None:

@@ -14,8 +14,9 @@ The owner receives into `get_buffer()`, calls `buffer_updated(count)`, takes fra
 
 Invariants: `_data[_start:_end]` are the bytes not yet taken; there are none while `_large` is set.
 A large frame of a pooled FrameBuffer is valid until `next_frame()` is called again; without a pool,
-and for small frames, as long as it is referenced. The owner requests a buffer only after
-`next_frame()` returned None, so the scratch buffer must hold at most one unfinished small frame.
+with ReclaimedBuffers, and for small frames, as long as it is referenced. The owner requests a
+buffer only after `next_frame()` returned None, so the scratch buffer must hold at most one
+unfinished small frame.
 Kafka 2.7: NetworkReceive.
 """
 
@@ -38,6 +39,9 @@ SCRATCH_BYTES: Final = 131_072
 # The largest buffer kept in a pool: touched pages are several times faster than new ones.
 POOLED_BUFFER_BYTES_MAX: Final = 8 * 1024 * 1024
 POOL_BYTES_MAX: Final = 32 * 1024 * 1024
+# Buffers of ReclaimedBuffers, each and all together: new pages of a small one cost little.
+RECLAIMED_BYTES_MIN: Final = 256 * 1024
+RECLAIMED_BYTES_MAX: Final = 16 * 1024 * 1024
 
 SIZE_BYTES: Final = 4
 _unpack_size: Final = Struct(">i").unpack_from
@@ -73,6 +77,46 @@ class BufferPool:
         if size <= POOLED_BUFFER_BYTES_MAX and self._free_bytes + size <= self._bytes_max:
             self._free.append(buffer)
             self._free_bytes += size
+
+    def lend(self, buffer: bytearray) -> bytearray | None:
+        """Return a whole frame's buffer if its reader gives it back; None if it does not."""
+        return buffer
+
+
+class ReclaimedBuffers(BufferPool):
+    """Buffers of large frames that are not given back: one is used again when nothing refers to its
+    bytes any longer. Readers may keep views of them for as long as they want."""
+
+    def __init__(self, bytes_max: int = RECLAIMED_BYTES_MAX) -> None:
+        super().__init__(0)
+        self._lent_bytes_max = bytes_max
+        # The latest ones, referenced or not; the oldest first.
+        self._lent: list[bytearray] = []
+
+    def take(self, wanted: int, needed: int) -> bytearray:
+        """Return a buffer for `wanted` bytes that nothing refers to, or a new one for `needed`."""
+        for number, buffer in enumerate(self._lent):
+            if len(buffer) >= wanted and _is_unreferenced(buffer):
+                return self._lent.pop(number)
+        return bytearray(needed)
+
+    def lend(self, buffer: bytearray) -> bytearray | None:
+        """Remember a whole frame's buffer instead of the oldest ones, if it is worth it."""
+        if RECLAIMED_BYTES_MIN <= len(buffer) <= self._lent_bytes_max:
+            self._lent.append(buffer)
+            while sum(map(len, self._lent)) > self._lent_bytes_max:
+                del self._lent[0]
+        return None
+
+
+def _is_unreferenced(buffer: bytearray) -> bool:
+    """Return whether there is no view of a buffer: Python changes its size only then."""
+    try:
+        buffer.append(0)
+    except BufferError:
+        return False
+    buffer.pop()
+    return True
 
 
 class Scratch:
@@ -279,7 +323,7 @@ class FrameBuffer:
             return None
         self._large = None
         if self._pool is not None:
-            self._lent = large
+            self._lent = self._pool.lend(large)
         return memoryview(large)[: self._large_size]
 
     def _grow(self) -> None:

@@ -9,10 +9,13 @@ from kctl.errors import CorruptDataError
 from kctl.protocol.framing import (
     FIRST_BUFFER_BYTES,
     POOLED_BUFFER_BYTES_MAX,
+    RECLAIMED_BYTES_MAX,
+    RECLAIMED_BYTES_MIN,
     SCRATCH_BYTES_MIN,
     SMALL_FRAME_MAX,
     BufferPool,
     FrameBuffer,
+    ReclaimedBuffers,
     Scratch,
 )
 
@@ -149,6 +152,61 @@ def test_without_a_pool_large_frames_belong_to_their_holder():
         frames.buffer_updated(len(data))
         kept.append(frames.next_frame())
     assert [frame[0] for frame in kept] == [0, 1, 2]
+
+
+def large_frame(frames, byte, size=RECLAIMED_BYTES_MIN):
+    """Receive a frame of equal bytes, and return its view."""
+    data = memoryview(framed(bytes([byte]) * size))
+    while data:
+        place = frames.get_buffer()
+        count = min(len(place), len(data))
+        place[:count], data = data[:count], data[count:]
+        del place
+        frames.buffer_updated(count)
+        frame = frames.next_frame()
+        frames.release()
+    return frame
+
+
+def test_a_reclaimed_buffer_is_used_again_when_nothing_refers_to_it():
+    frames = FrameBuffer(pool=ReclaimedBuffers())
+    first = large_frame(frames, 1)
+    place = id(first.obj)
+    record = first[10:20]
+    del first
+    second = large_frame(frames, 2)
+    assert bytes(record) == b"\x01" * 10
+    assert id(second.obj) != place
+    del record
+    assert id(large_frame(frames, 3).obj) == place
+    assert bytes(second[:2]) == b"\x02\x02"
+
+
+def test_reclaimed_buffers_are_shared_by_connections_and_have_a_limit():
+    buffers = ReclaimedBuffers(2 * RECLAIMED_BYTES_MIN)
+    one, other = FrameBuffer(pool=buffers), FrameBuffer(pool=buffers)
+    place = id(large_frame(one, 1).obj)
+    assert id(large_frame(other, 2).obj) == place
+    held = [large_frame(one, number) for number in range(5)]
+    assert [frame[0] for frame in held] == [0, 1, 2, 3, 4]
+    # The latest two are remembered.
+    places = [frame.obj for frame in held]
+    held.clear()
+    again = [large_frame(other, 0) for _ in range(3)]
+    assert [[frame.obj is place for place in places].count(True) for frame in again] == [1, 1, 0]
+    assert again[0].obj is places[3]
+    assert again[1].obj is places[4]
+
+
+def test_no_buffer_is_reclaimed_that_is_small_or_huge():
+    for size in (RECLAIMED_BYTES_MIN // 4, RECLAIMED_BYTES_MAX + 1):
+        frames = FrameBuffer(pool=ReclaimedBuffers())
+        before = large_frame(frames, 1, size)
+        kept = before.obj
+        del before
+        after = large_frame(frames, 2, size)
+        assert after.obj is not kept
+        assert kept[0] == 1
 
 
 def test_what_a_peer_announces_is_not_allocated():
