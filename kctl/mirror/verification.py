@@ -9,13 +9,14 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import field, replace
 from fnmatch import fnmatchcase
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from kctl.errors import KctlError, NotFoundError, UsageError
 from kctl.lazy_dataclass import dataclass
 from kctl.mirror.comparison import Comparison
 from kctl.mirror.formats import PREFIX, MirrorPosition
-from kctl.mirror.map_topic import read_map, read_positions
+from kctl.mirror.kept_choice import decode_choice
+from kctl.mirror.map_topic import read_kept, read_map
 from kctl.mirror.mapped_range import RunMapping, map_gap, mapped_ranges
 from kctl.mirror.offset_map import OffsetMap
 from kctl.mirror.places import Loop, OpenCluster, OpenPlace, Place
@@ -32,7 +33,11 @@ from kctl.mirror.proof.records import decode
 from kctl.mirror.record_changes import Loops
 from kctl.mirror.renames import Rename
 from kctl.mirror.spill import DiskSpill
+from kctl.mirror.topics import TopicChoice
 from kctl.model import Position, PositionKind, TopicPartition
+
+if TYPE_CHECKING:
+    from kctl.client.router import Router
 
 _IDENTITY = Rename("{topic}")
 _EARLIEST = Position(PositionKind.EARLIEST)
@@ -45,8 +50,10 @@ class VerifyRequest:
 
     source: Place
     target: Place
-    # Names or shell patterns of source topics; none: all topics but internal ones.
+    # Names or shell patterns of source topics; none: those of the mirror `name`, or all topics but
+    # internal ones.
     topics: tuple[str, ...] = ()
+    # Identity with a `name`: as the mirror names them.
     rename: Rename = _IDENTITY
     # Topics to leave out.
     exclude: tuple[str, ...] = ()
@@ -115,8 +122,26 @@ class VerifiedPartition:
 class _Mirror:
     """What a mirror keeps in the target."""
 
+    name: str
+    router: "Router"
     positions: Mapping[TopicPartition, MirrorPosition]
-    maps: Mapping[TopicPartition, OffsetMap]
+    # Which topics it selects; None if it does not keep that.
+    choice: TopicChoice | None
+    # By partition of the source, once they are read.
+    maps: Mapping[TopicPartition, OffsetMap] = field(default_factory=dict)
+
+    def selects(self) -> Callable[[str], bool]:
+        """Return which topics it copies; all if it does not keep that."""
+        choice, begun = self.choice, {it.source.topic for it in self.positions.values()}
+        if choice is None:
+            return begun.__contains__ if begun else lambda _: True
+        return lambda topic: topic in begun or choice.selects(topic)
+
+    def names(self) -> Callable[[str], str]:
+        """Return what topics of the source are called in the target."""
+        rename = _IDENTITY if self.choice is None else self.choice.rename
+        begun = {it.source.topic: there.topic for there, it in self.positions.items()}
+        return lambda topic: begun.get(topic) or rename(topic)
 
 
 def plan_verification(request: VerifyRequest, loop: Loop) -> list[VerifyTask]:
@@ -126,15 +151,25 @@ def plan_verification(request: VerifyRequest, loop: Loop) -> list[VerifyTask]:
     exist at the source or the target has no such mirror; UnreachableError.
     """
     source, target = request.source.open(loop), request.target.open(loop)
+    mirror = None if request.name is None else _mirror(request.name, target, loop)
+    selects: Callable[[str], bool] = lambda _: True  # noqa: E731
+    rename: Callable[[str], str] = request.rename
+    if mirror is not None and not request.topics:
+        selects = mirror.selects()
+    if mirror is not None and request.rename.template == _IDENTITY.template:
+        rename = mirror.names()
     partitions = [
         each
         for each in source.partitions(request.topics)
         if not any(fnmatchcase(each.topic, pattern) for pattern in request.exclude)
         and not each.topic.startswith(PREFIX)
+        and selects(each.topic)
     ]
-    names = sorted({request.rename(each.topic) for each in partitions})
+    names = sorted({rename(each.topic) for each in partitions})
     held = set(_held(target, names))
-    mirror = None if request.name is None else _mirror(request.name, target, loop, partitions)
+    if mirror is not None:
+        maps = loop.run(read_map(mirror.router, mirror.name, set(partitions)))
+        mirror = replace(mirror, maps=maps)
     topics = sorted({each.topic for each in partitions})
     by_last_value: set[str] = set()
     if request.comparison is Comparison.LAST_VALUES:
@@ -142,21 +177,19 @@ def plan_verification(request: VerifyRequest, loop: Loop) -> list[VerifyTask]:
     elif request.comparison is Comparison.AUTO:
         compacted = target.compacted(names)
         by_last_value = source.compacted(topics) | {
-            topic for topic in topics if request.rename(topic) in compacted
+            topic for topic in topics if rename(topic) in compacted
         }
-    planner = _Planner(request, source, target, held, mirror, by_last_value)
+    planner = _Planner(request, rename, source, target, held, mirror, by_last_value)
     return [planner.task(each) for each in partitions]
 
 
-def _mirror(
-    name: str, target: OpenPlace, loop: Loop, partitions: Sequence[TopicPartition]
-) -> _Mirror:
+def _mirror(name: str, target: OpenPlace, loop: Loop) -> _Mirror:
     if not isinstance(target, OpenCluster):
         raise UsageError("--name needs a cluster as --target: it holds the mirror's map")
-    router = target.admin.router
     # The positions first: a map that is read after them covers them.
-    positions = loop.run(read_positions(router, name))
-    return _Mirror(positions, loop.run(read_map(router, name, set(partitions))))
+    router = target.admin.router
+    positions, kept = loop.run(read_kept(router, name))
+    return _Mirror(name, router, positions, None if kept is None else decode_choice(kept))
 
 
 def _held(place: OpenPlace, names: Sequence[str]) -> list[TopicPartition]:
@@ -173,6 +206,8 @@ class _Planner:
     """Plans the tasks of a request."""
 
     request: VerifyRequest
+    # What topics are called in the target.
+    rename: Callable[[str], str]
     source: OpenPlace
     target: OpenPlace
     # The target's partitions.
@@ -184,7 +219,7 @@ class _Planner:
     def task(self, partition: TopicPartition) -> VerifyTask:
         """Return the task of a partition of the source."""
         request = self.request
-        there = TopicPartition(request.rename(partition.topic), partition.partition)
+        there = TopicPartition(self.rename(partition.topic), partition.partition)
         task = VerifyTask(
             request.source, request.target, partition, there,
             ignores_timestamps=request.ignores_timestamps,

@@ -5,6 +5,8 @@ import json
 import pytest
 
 from kctl.cli.app import run as kctl
+from kctl.mirror.formats import group_of, map_topic_of
+from kctl.model import TopicPartition
 from kctl.runtime.real.disk import RealDisk
 from tests.export.log_files import batch_of, write_segment
 from tests.mirror.mirrored_pair import mirrored_pair
@@ -112,3 +114,29 @@ def test_the_map_of_a_mirror_says_where_each_record_is(verify, mirrored):
     status, _, err = verify(*mirrored, "--name", "east")
     assert status == 1
     assert "The target has no mirror east" in err
+
+
+def test_the_name_of_a_mirror_says_which_topics_it_copies_and_what_they_are_called(
+    verify, clusters
+):
+    for topic in ("seen-1", "seen-2", "unseen"):
+        clusters.source.create_topic(topic)
+        clusters.produce(topic, [b"1", b"2"])
+    assert not clusters.mirror("seen-*", name="seen", rename="copy.{topic}").has_failed
+    ends = (clusters.source.bootstrap_servers, clusters.target.bootstrap_servers)
+
+    def found(*words):
+        status, out, err = verify(*ends, "--name", "seen", "-o", "json", *words)
+        assert not err
+        return status, [(it["topic"], it["target"], it["equal"]) for it in json.loads(out)]
+
+    both = [("seen-1", "copy.seen-1", 2), ("seen-2", "copy.seen-2", 2)]
+    assert found() == (0, both)
+    assert found("--topics", "seen-2") == (0, both[1:])
+    # What its positions say if it does not keep which topics it selects.
+    group = group_of("seen")
+    kept = TopicPartition(map_topic_of("seen"), 0)
+    clusters.do(lambda _, target: target.offsets.delete_committed(group, [kept]))
+    assert found() == (0, both)
+    assert found("--topics", "unseen")[0] == 1
+    assert found("--rename", "other.{topic}")[0] == 1

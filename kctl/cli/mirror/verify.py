@@ -61,7 +61,7 @@ class VerifyOptions:
         Option(
             "--name",
             metavar="NAME",
-            help="Compare by the map of this mirror, up to its position. [default: in order]",
+            help="Compare the topics of this mirror by its map. [default: in order]",
         ),
     ] = None
     offset: Annotated[
