@@ -138,17 +138,18 @@ class GroupMember:
             if code:
                 self._note(ApiError(code))
 
-    async def leave(self) -> None:
-        """Give up the partitions at once, not after the session timeout."""
+    async def leave(self, timeout_ms: int | None = None) -> None:
+        """Give up the partitions at once, not after the session timeout. Raise UnreachableError if
+        the coordinator does not answer within `timeout_ms` (None: the router's)."""
         self._stop_heartbeats()
         if self.state is MemberState.OUT or not self.member_id:
             return
         self.state = MemberState.OUT
         request = LeaveGroupRequest(group_id=self.group_id, member_id=self.member_id)
-        if await self._router.max_version(ApiKey.LEAVE_GROUP) >= 3:
+        if await self._router.max_version(ApiKey.LEAVE_GROUP, timeout_ms) >= 3:
             members = [MemberIdentity(member_id=self.member_id)]
             request = LeaveGroupRequest(group_id=self.group_id, members=members)
-        await self._router.send_to_coordinator(self.group_id, request)
+        await self._router.send_to_coordinator(self.group_id, request, timeout_ms=timeout_ms)
 
     def check(self) -> None:
         """Raise the permanent error that a heartbeat met, if any."""

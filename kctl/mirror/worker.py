@@ -16,6 +16,7 @@ Kafka 2.7: org.apache.kafka.connect.mirror.MirrorSourceTask; KIP-447, KIP-618
 """
 
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -59,6 +60,8 @@ TRANSACTION_TIMEOUT_MS = 60_000
 # How long a worker tries again without any progress.
 FAILURES_IN_A_ROW_MAX = 60
 _BACKOFF_MS = 500
+# How long a worker that ends waits for each response of the target.
+CLOSE_TIMEOUT_MS = 5_000
 # How often a worker that is done looks where the others are.
 _LOOK_MS = 500
 # How often the choice of topics is kept again: a broker lets what a group has committed expire if
@@ -231,20 +234,21 @@ class MirrorWorker:
         await self._pause_for_throttle()
 
     async def close(self) -> None:
-        """Abort what is open, and leave the group."""
+        """Abort what is open, and leave the group; a target that is away does both after a while."""
         self._reader.close()
-        try:
-            if self._is_open and self._writer.transaction is not None:
-                await self._abort(self._writer.transaction)
-        finally:
-            await self._member.leave()
+        with suppress(UnreachableError):
+            try:
+                if self._is_open and self._writer.transaction is not None:
+                    await self._abort(self._writer.transaction)
+            finally:
+                await self._member.leave(CLOSE_TIMEOUT_MS)
 
     async def _abort(self, transaction: ProducerTransaction) -> None:
         try:
-            await transaction.end(commit=False)
+            await transaction.end(commit=False, timeout_ms=CLOSE_TIMEOUT_MS)
         except ApiError as error:
-            # The commit whose response was not awaited, as a signal came, was carried out.
-            if error.code is not ErrorCode.INVALID_TXN_STATE:
+            # The commit whose response was not awaited, as a signal came, was or is carried out.
+            if error.code not in (ErrorCode.INVALID_TXN_STATE, ErrorCode.CONCURRENT_TRANSACTIONS):
                 raise
 
     # Beginning

@@ -9,7 +9,7 @@ from kctl.admin.topics import NewTopic
 from kctl.cli import app
 from kctl.client.producer import NewRecord, Producer
 from kctl.errors import NotFoundError, UsageError
-from kctl.mirror import source_reader
+from kctl.mirror import source_reader, worker
 from kctl.mirror.cluster_source import ClusterSource
 from kctl.mirror.formats import MirrorPosition
 from kctl.mirror.loss import Loss, LossKind, OnLoss
@@ -346,6 +346,23 @@ def test_a_mirror_that_is_stopped_while_it_commits_stops_without_an_error(cluste
 
     # The commit was under way: it is carried out, and an abort after it is refused.
     assert len(clusters.target.records("stop")) == 10
+
+
+@needs_sources
+def test_a_mirror_is_stopped_also_while_its_target_is_away(clusters, monkeypatch):
+    monkeypatch.setattr(worker, "CLOSE_TIMEOUT_MS", 10)
+    clusters.source.create_topic("away")
+    choice = TopicChoice(("away",), (), parse_rename("identity"))
+
+    async def work(source, target):
+        it = MirrorRun(ClusterSource(source), target, choice, MirrorSettings("away"))
+        task = source.router.runtime.scheduler.spawn(it.run())
+        it.on_turn = task.cancel
+        clusters.target.inject_disconnect("LeaveGroup", times=None)
+        with pytest.raises(CancelledError):
+            await task
+
+    clusters.do(work)
 
 
 def test_a_source_before_transactions_is_copied_to_its_end_and_its_lag_is_known(capfdbinary):
