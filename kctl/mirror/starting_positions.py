@@ -45,10 +45,12 @@ class Beginnings:
     uncommitted: Positions
 
     def runs(self, topics: MirroredTopics) -> list[MappedRun]:
-        """Return what the map has to say of the positions that are not committed."""
+        """Return what the map has to say of the positions that are not committed: where those
+        begin of which nothing was copied."""
         return [
             MappedRun(source, topics.targets[source.topic], at.offset, 0, 0, at.copy)
             for source, at in self.uncommitted.items()
+            if source not in self.maps or not self.maps[source].runs
         ]
 
 

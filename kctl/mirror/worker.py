@@ -400,8 +400,9 @@ class MirrorWorker:
             await transaction.add_group(self._group)
         offsets = await self._writer.write(batches)
         runs = self._runs_of(ranges, offsets)
-        if runs or begun.uncommitted:
-            await self._write_map([*begun.runs(self.topics), *runs])
+        mapped = [*begun.runs(self.topics), *runs]
+        if mapped:
+            await self._write_map(mapped)
         read = positions_after(self._reader.positions, ranges, self._settings.changes)
         await self._commit(begun.uncommitted | read)
         self._begun = None

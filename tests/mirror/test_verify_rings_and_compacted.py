@@ -70,6 +70,22 @@ def test_both_ways_are_compared_by_what_each_mirror_copies(kctl, clusters, verif
     assert (status, found["equal"], found["changed"] + found["missing"]) == (1, 7, 1)
 
 
+def test_what_precedes_the_first_record_that_a_mirror_of_a_ring_copies_is_no_gap(
+    kctl, clusters, verify
+):
+    ends = clusters.source, clusters.target
+    clusters.source.create_topic("one-way")
+    clusters.produce("one-way", [b"1", b"2", b"3"])
+    assert mirror(kctl, *ends, "one-way", "--ring")[0] == 0
+    for value in (b"4", b"5"):
+        clusters.target.produce("one-way", value, partition=0)
+    assert mirror(kctl, *ends[::-1], "one-way", "--ring")[0] == 0
+
+    name = f"from-{clusters.target.port}-ring"
+    status, found = verify("one-way", "--name", name, back=True)
+    assert (status, found["equal"], found["result"]) == (0, 2, "equal")
+
+
 def write(broker, topic, items):
     for at, (key, value) in enumerate(items):
         broker.produce(topic, value, key=key, partition=0, timestamp=TIME + at)
