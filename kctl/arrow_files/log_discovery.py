@@ -3,7 +3,7 @@
 Kafka 2.7: kafka.log.LogManager (loadLogs)
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
 
 from kctl.arrow_files.files import FileFacts, Files
@@ -146,9 +146,13 @@ def _partition_of(name: str, listing: Iterable[FileFacts]) -> TopicPartition | N
 
 
 def _set_log_starts(files: Files, directory: str, logs: Sequence[PartitionLog]) -> None:
-    path = f"{directory}/{LOG_START_OFFSET_CHECKPOINT}"
-    if files.find(path) is None:
-        return
-    starts = decode_offsets(files.read(path), path)
+    starts = stored_offsets(files, f"{directory}/{LOG_START_OFFSET_CHECKPOINT}")
     for log in logs:
         log.log_start_offset = starts.get(log.topic_partition, 0)
+
+
+def stored_offsets(files: Files, path: str) -> Mapping[TopicPartition, int]:
+    """Return the offsets of a checkpoint; none if there is no such file, or if it is empty, as
+    those of a broker of Apache Kafka are until it writes them. Raise CorruptDataError."""
+    data = b"" if files.find(path) is None else files.read(path)
+    return decode_offsets(data, path) if data else {}

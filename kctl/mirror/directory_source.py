@@ -24,7 +24,7 @@ from dataclasses import field, replace
 from typing import TYPE_CHECKING
 
 from kctl.arrow_files.files import Files
-from kctl.arrow_files.log_discovery import find_logs
+from kctl.arrow_files.log_discovery import find_logs, stored_offsets
 from kctl.arrow_files.partition_log import PartitionLog, Segment
 from kctl.client.consumer import AbortedFilter
 from kctl.client.offsets import CommittedOffset, ListedOffset
@@ -133,7 +133,8 @@ class DirectorySource:
         for path in sorted({_parent(log) for log in logs}):
             name = f"{path}/{HIGH_WATERMARK_CHECKPOINT}"
             if "://" not in path and disk.exists(name) and disk.writers([path]):
-                found[path] = decode_offsets(disk.read_file(name), name)
+                data = disk.read_file(name)
+                found[path] = decode_offsets(data, name) if data else {}
         return found
 
     def reader(self) -> "DirectoryReader":
@@ -382,10 +383,7 @@ def _listed(log: PartitionLog, marks: Mapping[str, Mapping[TopicPartition, int]]
         # A partition that is not in the checkpoint is new: its records wait for the next one.
         end = min(end, max(known.get(log.topic_partition, 0), log.start_offset))
     path = f"{_parent(log)}/{CLEANER_OFFSET_CHECKPOINT}"
-    cleaned: Mapping[TopicPartition, int] = {}
-    if log.files.find(path) is not None:
-        cleaned = decode_offsets(log.files.read(path), path)
-    return _Log(log, aborted, end, log.topic_partition in cleaned)
+    return _Log(log, aborted, end, log.topic_partition in stored_offsets(log.files, path))
 
 
 def _parent(log: PartitionLog) -> str:

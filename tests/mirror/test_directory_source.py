@@ -32,7 +32,11 @@ from kctl.protocol.internal.versioned import encode_versioned
 from kctl.records.compression import LZ4
 from kctl.records.record import Record
 from kctl.runtime.real.disk import RealDisk
-from kctl.storage.layout import HIGH_WATERMARK_CHECKPOINT
+from kctl.storage.layout import (
+    CLEANER_OFFSET_CHECKPOINT,
+    HIGH_WATERMARK_CHECKPOINT,
+    LOG_START_OFFSET_CHECKPOINT,
+)
 from tests.support.golden_logs import unpack
 
 
@@ -123,6 +127,21 @@ def test_the_directory_of_a_running_broker_is_read_up_to_its_high_watermark(
     # Of a broker that does not run, the log has more than its last checkpoint.
     assert not copied_from(clusters, directory, "marked").has_failed
     assert values(clusters.target, "marked") == values(clusters.source, "marked")
+
+
+def test_checkpoints_that_apache_kafka_has_created_and_not_written_are_empty(
+    clusters, copy_of, monkeypatch
+):
+    segmented(clusters, "unwritten", 6)
+    directory = copy_of("unwritten-0")
+    for name in (CLEANER_OFFSET_CHECKPOINT, LOG_START_OFFSET_CHECKPOINT, HIGH_WATERMARK_CHECKPOINT):
+        (directory / name).touch()
+    with monkeypatch.context() as patched:
+        patched.setattr(RealDisk, "writers", lambda _disk, _directories: [1])
+        assert not copied_from(clusters, directory, "unwritten").has_failed
+        assert values(clusters.target, "unwritten") == []
+    assert not copied_from(clusters, directory, "unwritten").has_failed
+    assert values(clusters.target, "unwritten") == values(clusters.source, "unwritten")
 
 
 def test_a_failure_in_the_middle_of_a_transaction_repeats_nothing(clusters):
