@@ -234,7 +234,7 @@ class MirrorWorker:
         await self._pause_for_throttle()
 
     async def close(self) -> None:
-        """Abort what is open, and leave the group; a target that is away does both after a while."""
+        """Abort what is open, and leave the group, unless the target is away."""
         self._reader.close()
         with suppress(UnreachableError):
             try:
