@@ -3,7 +3,9 @@
 A leader names the version of the partition's state that it knows. The write is conditional on it,
 so that of two changes to one state only the first succeeds, and it is fenced by the controller
 epoch. A state that already equals the proposal is confirmed as it is: the response to an earlier
-request may have been lost.
+request may have been lost. A leader that names an older version of a state that it still leads gets
+that state. It has missed a response, to a proposal that was written without one of its brokers; no
+LeaderAndIsr follows, as its epoch has not changed.
 
 A broker that is gone or shutting down does not join: its last fetches may reach the leader late,
 and records would then wait for it, or be lost with it (KAFKA-14140). Nor does one that is no longer
@@ -106,6 +108,12 @@ class IsrChanges:
             ):
                 finished[tp] = state.leader_and_isr
                 del outdated[tp]
+            elif state.controller_epoch <= context.epoch and _is_led_by_same(
+                updates[tp], state.leader_and_isr
+            ):
+                answers[tp] = state.leader_and_isr
+                context.leadership[tp] = state
+                del outdated[tp]
         for tp, result in finished.items():
             await self._spend()
             if isinstance(result, StoreError):
@@ -128,11 +136,11 @@ def _proposals(request: AlterIsrRequest) -> Iterator[tuple[TopicPartition, Parti
 
 
 def _is_same(wanted: LeaderAndIsr, known: LeaderAndIsr) -> bool:
-    return (wanted.leader, wanted.leader_epoch, wanted.isr) == (
-        known.leader,
-        known.leader_epoch,
-        known.isr,
-    )
+    return _is_led_by_same(wanted, known) and wanted.isr == known.isr
+
+
+def _is_led_by_same(wanted: LeaderAndIsr, known: LeaderAndIsr) -> bool:
+    return (wanted.leader, wanted.leader_epoch) == (known.leader, known.leader_epoch)
 
 
 def _response(answers: Answers) -> AlterIsrResponse:

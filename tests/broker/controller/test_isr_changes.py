@@ -58,7 +58,7 @@ def test_a_lost_response_is_repeated(cluster):
 def test_a_leader_with_an_older_state_changes_nothing(cluster):
     alter(cluster, [1, 2])
     _, answer = alter(cluster, [1, 3], version=0)
-    assert answer.error_code == ErrorCode.INVALID_UPDATE_VERSION
+    assert (answer.error_code, answer.isr, answer.current_isr_version) == (0, [1, 2], 1)
     _, answer = alter(cluster, [1, 3], epoch=-1, version=1)
     assert answer.error_code == ErrorCode.FENCED_LEADER_EPOCH
     _, answer = alter(cluster, [1, 3], topic="unknown")
@@ -81,6 +81,18 @@ def test_a_broker_that_is_gone_or_leaving_does_not_join(cluster):
     # The leader only accepts newer states than its own, so the state is written, too.
     _, answer = alter(cluster, [1, 3, 2], epoch=epoch, version=answer.current_isr_version)
     assert (answer.isr, answer.current_isr_version) == ([1, 3], version + 2)
+
+
+def test_a_leader_that_missed_an_isr_without_its_broker_gets_it(cluster):
+    """Found by simulation: the controller wrote the ISR without a broker that was away, and died
+    before it responded. The leader sent its proposal again when that broker was back, learned that
+    its state is too old, and waited: its ISR did not change until the next election."""
+    _, missed = alter(cluster, [1, 2])
+    assert (missed.error_code, missed.isr, missed.current_isr_version) == (0, [1, 2], 1)
+    _, answer = alter(cluster, [1, 2, 3], version=0)
+    assert (answer.error_code, answer.isr, answer.current_isr_version) == (0, [1, 2], 1)
+    _, answer = alter(cluster, [1, 2, 3], version=1)
+    assert (answer.error_code, answer.isr, answer.current_isr_version) == (0, [1, 2, 3], 2)
 
 
 def test_a_former_leader_changes_nothing(cluster):
