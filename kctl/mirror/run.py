@@ -110,7 +110,8 @@ class MirrorRun:
         topics = await self._keep_in_step()
         if not topics.targets and self.settings.until_end:
             raise NotFoundError(
-                "No topic to mirror", hint="; ".join(self.report.topic_errors.values()) or None
+                "No topic to mirror",
+                hint="; ".join(dict.fromkeys(self.report.topic_errors.values())) or None,
             )
         await self._create_compacted(map_topic_of(self.settings.name))
         clock = self.target.router.runtime.clock

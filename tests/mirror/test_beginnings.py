@@ -58,14 +58,21 @@ def test_the_status_reports_what_was_deleted_before_anything_was_copied(
     clusters.produce("seen-lost", values(0, 10))
     delete_records(clusters, "source", "seen-lost", 10)
 
-    status, out, _ = kctl(
-        "mirror", "status", "--source", clusters.source.bootstrap_servers, "--target",
+    words = (
+        "--source", clusters.source.bootstrap_servers, "--target",
         clusters.target.bootstrap_servers, "--name", "seen-lost", "-o", "json",
     )  # fmt: skip
+    status, out, _ = kctl("mirror", "status", *words)
 
     [row] = json.loads(out)
     assert (status, row["position"]) == (1, 0)
     assert row["state"] == "lost: offsets 0 to 9 were deleted"
+    status, _, err = kctl("mirror", "run", *words, "--topics", "seen-lost", "--once")
+    assert status == 1
+    assert err.endswith(
+        "hint: --on-loss skip goes on after the lost records, --on-loss restart copies again what"
+        " the source has\n"
+    )
 
 
 def test_what_was_deleted_before_the_first_start_is_no_loss(clusters):

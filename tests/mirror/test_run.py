@@ -272,6 +272,16 @@ def test_a_mirror_of_nothing_is_a_mistake(clusters):
         clusters.mirror("no-such-topic")
 
 
+def test_what_refuses_all_topics_is_said_once(clusters):
+    for topic in ("mine-1", "mine-2"):
+        clusters.target.create_topic(topic)
+    choice = TopicChoice(("mine-*",), (), parse_rename("identity"))
+    settings = MirrorSettings("mine", until_end=True)
+    with pytest.raises(NotFoundError) as raised:
+        clusters.do(lambda _, b: MirrorRun(ClusterSource(b), b, choice, settings).run())
+    assert raised.value.hint == "source and target are the same topic of the same cluster"
+
+
 def test_a_topic_that_the_source_no_longer_has_is_reported(clusters):
     clusters.source.create_topic("gone")
     clusters.produce("gone", [b"1"])

@@ -26,6 +26,11 @@ if TYPE_CHECKING:
     from kctl.mirror.settings import MirrorSettings
     from kctl.mirror.sources import MirrorSource
 
+_WAYS_OUT = (
+    "hint: --on-loss skip goes on after the lost records, --on-loss restart copies again what the"
+    " source has"
+)
+
 
 @dataclass(frozen=True)
 class RunOptions:
@@ -148,7 +153,16 @@ def run(
     if not runs:
         return interrupt.status or DONE
     _show(session, runs[0].report)
+    if _has_stopped_on_loss(runs[0].report):
+        session.output.say(_WAYS_OUT)
     return FAILED if runs[0].report.has_failed else interrupt.status or DONE
+
+
+def _has_stopped_on_loss(report: "MirrorReport") -> bool:
+    """Return whether a partition has stopped because its source lost records."""
+    from kctl.mirror.loss import Loss
+
+    return any(isinstance(each.error, Loss) for each in report.partitions)
 
 
 def _show(session: "Session", report: "MirrorReport") -> None:
