@@ -17,6 +17,7 @@ from kctl.lazy_dataclass import dataclass
 from kctl.mirror.formats import PREFIX
 from kctl.mirror.offset_map import OffsetMap
 from kctl.model import TopicPartition
+from kctl.protocol.error_codes import ApiError, ErrorCode
 
 if TYPE_CHECKING:
     from kctl.admin.admin_client import AdminClient
@@ -28,6 +29,14 @@ CommittedByGroup = Mapping[str, Mapping[TopicPartition, "CommittedOffset"]]
 SelectsGroup = Callable[[str], bool]
 
 _METADATA = "kctl-mirror"
+# How a coordinator refuses offsets of a group that has members.
+_OF_MEMBERS = frozenset(
+    {
+        ErrorCode.UNKNOWN_MEMBER_ID,
+        ErrorCode.ILLEGAL_GENERATION,
+        ErrorCode.REBALANCE_IN_PROGRESS,
+    }
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,7 +161,10 @@ async def carry_groups(
         results = await target.offsets.commit(group, moved, dict.fromkeys(moved, _METADATA))
         for result in results:
             origin, at = wanted[result.partition]
+            error = result.error
+            if isinstance(error, ApiError) and error.code in _OF_MEMBERS:
+                error = KctlError("the group has members in the target: its offsets stay")
             carried.append(
-                CarriedOffset(group, origin, result.partition, offsets[origin], at, result.error)
+                CarriedOffset(group, origin, result.partition, offsets[origin], at, error)
             )
     return carried

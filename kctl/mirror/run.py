@@ -277,7 +277,9 @@ class MirrorRun:
             worker, worker.maps, {p for it in found.committed.values() for p in it}
         )
         for each in await carry_groups(found.committed, self.target, worker.maps, names, empty):
-            if each.error is not None:
+            known = self.report.groups.get((each.group, each.target))
+            is_known = known is not None and str(known.error) == str(each.error)
+            if each.error is not None and not is_known:
                 self.say(f"warning: group {each.group}: {each.target}: {each.error}")
             self.report.groups[each.group, each.target] = each
 

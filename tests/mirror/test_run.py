@@ -7,8 +7,10 @@ import pytest
 from kctl.admin.configs import ConfigChanges, ConfigResource, ResourceType
 from kctl.admin.topics import NewTopic
 from kctl.cli import app
+from kctl.client.group_member import GroupMember
 from kctl.client.producer import NewRecord, Producer
 from kctl.errors import NotFoundError, UsageError
+from kctl.mirror import run as mirror_run
 from kctl.mirror import source_reader, worker
 from kctl.mirror.cluster_source import ClusterSource
 from kctl.mirror.formats import MirrorPosition
@@ -231,6 +233,44 @@ def test_groups_are_carried_over_exactly_and_never_back(clusters):
     assert carried.target_offset == clusters.target.records("read")[number].offset
     clusters.do(lambda a, _: a.offsets.commit("billing", {at: 3}))
     assert not clusters.mirror("read", groups=["bill*"]).groups
+
+
+@needs_sources
+def test_a_group_with_members_in_the_target_is_named_once_and_keeps_its_offsets(
+    clusters, monkeypatch
+):
+    monkeypatch.setattr(mirror_run, "GROUPS_INTERVAL_MS", 0)
+    for broker in (clusters.source, clusters.target):
+        broker.create_topic("joined")
+    clusters.produce("joined", [b"1", b"2"])
+    at = TopicPartition("joined", 0)
+    clusters.do(lambda source, _: source.offsets.commit("readers", {at: 1}))
+    choice = TopicChoice(("joined",), (), parse_rename("identity"))
+    said = []
+
+    async def work(source, target):
+        member = GroupMember(target.router, "readers", ["joined"])
+        await member.join()
+        settings = MirrorSettings("joined")
+        it = MirrorRun(ClusterSource(source), target, choice, settings, bool, said.append)
+        task = source.router.runtime.scheduler.spawn(it.run())
+        turns = []
+
+        def turned():
+            turns.append(None)
+            if len(turns) == 4:
+                task.cancel()
+
+        it.on_turn = turned
+        with pytest.raises(CancelledError):
+            await task
+        committed = await target.offsets.committed("readers", [at])
+        await member.leave()
+        return committed[at].offset
+
+    assert clusters.do(work) == -1
+    text = "the group has members in the target: its offsets stay"
+    assert said == [f"warning: group readers: joined-0: {text}"]
 
 
 def test_workers_share_the_partitions(clusters):
