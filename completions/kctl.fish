@@ -1300,7 +1300,7 @@ complete -c kctl -n '__kctl_at mirror verify' -l topics -s t -r -f -d 'Names or 
 complete -c kctl -n '__kctl_at mirror verify' -l exclude -r -f -d 'Names or globs of topics to leave out.'
 complete -c kctl -n '__kctl_at mirror verify' -l rename -r -f -d 'identity, prefix (ALIAS.topic) or a template such as \'dc1.{topic}\'.'
 complete -c kctl -n '__kctl_at mirror verify' -l source-alias -r -f -d 'The source\'s name in topics.'
-complete -c kctl -n '__kctl_at mirror verify' -l name -r -f -d 'Compare by the map of this mirror, up to its position. [default: in order]'
+complete -c kctl -n '__kctl_at mirror verify' -l name -r -f -d 'Compare the topics of this mirror by its map. [default: in order]'
 complete -c kctl -n '__kctl_at mirror verify' -l offset -s O -r -f -d 'Only these records of each side: @TIME (UTC without a zone), @-1h.'
 complete -c kctl -n '__kctl_at mirror verify' -l ignore-timestamps -d 'For targets that set their own (LogAppendTime).'
 complete -c kctl -n '__kctl_at mirror verify' -l compare -r -f -a 'auto records last-values' -d 'Every record, or the last of each key, by which compacted topics are equal. auto: the latter where cleanup.policy is compact on either side.'
