@@ -15,6 +15,7 @@ from kctl.storage.checkpoint import decode_offsets
 from kctl.storage.layout import (
     LOG_START_OFFSET_CHECKPOINT,
     LOG_SUFFIX,
+    META_PROPERTIES,
     OLD_LOG_SUFFIX,
     parse_directory_name,
 )
@@ -126,10 +127,11 @@ def _logs_of_directory(files: Files, source: str, path: str) -> list[PartitionLo
         if log is not None:
             logs.append(log)
     if not logs:
-        raise UsageError(
-            f"{source}: no partition found",
-            hint="give a broker's log directory, or a partition's, e.g. /data or /data/orders-0",
-        )
+        hint = "give a broker's log directory, or a partition's, e.g. /data or /data/orders-0"
+        if files.find(f"{path.rstrip('/')}/logs/{META_PROPERTIES}") is not None:
+            # `kctl serve --data-dir` has its records there.
+            hint = f"did you mean {source.rstrip('/')}/logs?"
+        raise UsageError(f"{source}: no partition found", hint=hint)
     _set_log_starts(files, path, logs)
     return logs
 

@@ -3,6 +3,7 @@
 import pytest
 
 from kctl.arrow_files.log_discovery import find_logs
+from kctl.errors import UsageError
 from kctl.runtime.real.directory_entries import sized_files, subdirectories
 from kctl.runtime.real.disk import RealDisk
 from tests.export.log_files import batch_of, write_segment
@@ -40,3 +41,11 @@ def test_files_that_are_gone_directories_and_other_names_are_left_out(tmp_path):
     (tmp_path / "e.log").symlink_to(tmp_path / "a.log")
     assert sorted(sized_files(str(tmp_path), (".log",))) == [("a.log", 3), ("e.log", 3)]
     assert subdirectories(str(tmp_path)) == ["b.log"]
+
+
+def test_the_directory_around_a_log_directory_is_not_one_and_the_hint_names_it(orders):
+    data = orders.parent.parent
+    (orders.parent / "meta.properties").touch()
+    with pytest.raises(UsageError, match="no partition found") as failed:
+        find_logs([f"{data}/"], [])
+    assert failed.value.hint == f"did you mean {data}/logs?"
