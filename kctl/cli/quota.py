@@ -92,7 +92,8 @@ def list_quotas(
     ]  # fmt: skip
     session.output.show(_shown(session, rows), _COLUMNS, name="entity")
     if not rows:
-        session.output.say("No client has a quota.")
+        of_some = wanted_user is not None or wanted_client is not None
+        session.output.say(f"No {'such ' if of_some else ''}client has a quota.")
     return DONE
 
 
@@ -156,11 +157,9 @@ def set_quotas(
       kctl quota set --user alice --client-id reports --consume 1MB -n
       kctl quota set --default-user --mutations 5
     """
-    from kctl.cli.units import parse_rate
-
     values = {
-        _PRODUCE: None if produce is None else float(parse_rate(produce)),
-        _CONSUME: None if consume is None else float(parse_rate(consume)),
+        _PRODUCE: _rate(produce),
+        _CONSUME: _rate(consume),
         _REQUEST: _positive("--request", request),
         _MUTATIONS: _positive("--mutations", mutations),
     }
@@ -262,6 +261,15 @@ def _name(option: str, name: str | None, is_default: bool) -> str | None:
     if name == "":
         raise UsageError(f"{option} needs a name")
     return DEFAULT_ENTITY if is_default else name
+
+
+def _rate(text: str | None) -> float | None:
+    from kctl.cli.units import parse_rate
+
+    if text is None:
+        return None
+    hint = "e.g. 10MB; kctl quota remove removes a quota"
+    return float(parse_rate(text, zero="stops clients", hint=hint))
 
 
 def _positive(option: str, text: str | None) -> float | None:

@@ -104,11 +104,14 @@ def parse_size(text: str) -> int:
     return int(whole) * scale + (round(float(fraction) * scale) if fraction else 0)
 
 
-def parse_rate(text: str) -> int:
-    """Parse a rate in bytes/s, `50MB` or `50MB/s`; raise UsageError for 0, which never ends."""
+def parse_rate(
+    text: str, *, zero: str = "copies nothing", hint: str = "e.g. 50MB; omit it for no limit"
+) -> int:
+    """Parse a rate in bytes/s, `50MB` or `50MB/s`; raise UsageError for 0, which never ends: the
+    error has what a rate of `zero` does, and `hint`."""
     rate = parse_size(re.sub("/s$", "", text.strip(), flags=re.IGNORECASE))
     if rate < 1:
-        raise UsageError(f"A rate of {text} copies nothing", hint="e.g. 50MB; omit it for no limit")
+        raise UsageError(f"A rate of {text} {zero}", hint=hint)
     return rate
 
 

@@ -55,3 +55,15 @@ def test_a_client_id_with_a_line_break_begins_no_line_in_a_message(on):
     ran = on("quota", "remove", "--client-id", "x\x1b[1m\ny", "-y")
     assert "has no such quota" in ran.err
     assert not any(line.startswith("y") for line in ran.err.splitlines())
+
+
+def test_a_quota_of_nothing_and_a_client_without_one_are_named_as_such(kctl, on):
+    ran = kctl("quota", "set", "--user", "ann", "--produce", "0")
+    assert (ran.status, ran.err.splitlines()) == (
+        2,
+        [
+            "error: A rate of 0 stops clients",
+            "hint: e.g. 10MB; kctl quota remove removes a quota",
+        ],
+    )
+    assert on("quota", "list", "--user", "nobody").err == "No such client has a quota.\n"

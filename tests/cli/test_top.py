@@ -3,6 +3,7 @@
 `python -m tests.cli.top_snapshots` records the screens again after a change that is meant.
 """
 
+import re
 import signal
 
 import pytest
@@ -186,6 +187,16 @@ def test_once_prints_the_rows_of_a_cluster(on, topic, name, view):
     if view == "groups":
         [row] = [it for it in ran.documents if it["group"] == f"{name}-g"]
         assert row["lag"] == 1
+
+
+def test_the_table_of_one_look_has_the_units_of_the_screen(on, topic):
+    on("produce", topic, "x" * 2_000)
+    ran = on("top", "--once", "--every", "10ms")
+
+    heading, *rows = ran.lines
+    assert heading.split() == ["TOPIC", "RECORDS/S", "BYTES/S", "SIZE", "PARTITIONS"]
+    [row] = [it for it in rows if it.startswith(f"{topic} ")]
+    assert re.fullmatch(rf"{topic} +0\.0 +0 B/s +2(\.\d+)? KiB +3", row)
 
 
 def test_without_a_terminal_it_needs_once(on):

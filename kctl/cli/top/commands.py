@@ -9,7 +9,7 @@ from kctl.cli.failures import DONE
 from kctl.cli.output import OutputFormat
 from kctl.cli.session import Session
 from kctl.cli.top.live import Live, look_at_twice, rows_of
-from kctl.cli.top.screen import KEYS, Screen, View, quota_text
+from kctl.cli.top.screen import KEYS, Screen, View
 from kctl.cli.units import parse_duration_ms
 from kctl.errors import UsageError
 
@@ -149,18 +149,11 @@ def _show_once(session: Session, view: View, every_ms: int, source: "MetricsSour
     screen = Screen()
     screen.choose(view)
     screen.update(rows_of(view, before, now))
-    columns = [it for it in screen.columns() if it != "history"]
+    if session.output.format is OutputFormat.TABLE:
+        session.output.write("".join(f"{it}\n" for it in screen.table(session.output.width)))
+        return DONE
     documents = [_rounded(row) for row in screen.shown()]
-    if view is View.QUOTAS and session.output.format is OutputFormat.TABLE:
-        documents = [
-            {
-                **row,
-                **{it: quota_text(str(row["quota"]), row[it]) for it in ("used", "limit")},
-                "share": None if row["share"] is None else f"{row['share'] * 100:.0f}%",
-            }
-            for row in documents
-        ]
-    session.output.show(documents, columns, name=KEYS[view][0])
+    session.output.show(documents, screen.figures(), name=KEYS[view][0])
     return DONE
 
 

@@ -22,6 +22,8 @@ HISTORY_MAX = 30
 FILTER_MAX = 100
 _BOLD, _REVERSE, _PLAIN = "\x1b[1m", "\x1b[7m", "\x1b[0m"
 _GAP = 2
+# Wider than any table.
+_ANY_WIDTH = 1_000_000
 # Columns narrower than this are left out instead.
 _NAME_WIDTH_MIN = 12
 
@@ -181,7 +183,7 @@ class Screen:
 
     def _sort_by_next(self) -> None:
         if self.mode is Mode.LIST:
-            columns = [it for it in self.columns() if it != "history"]
+            columns = self.figures()
             at = columns.index(self.sorted_by) if self.sorted_by in columns else -1
             self.sorted_by = columns[(at + 1) % len(columns)]
 
@@ -228,6 +230,10 @@ class Screen:
             columns[after:after] = more
         return columns
 
+    def figures(self) -> list[str]:
+        """Return the columns of the view that one look has: all but the history."""
+        return [it for it in self.columns() if it != "history"]
+
     def _key(self, row: Row) -> tuple[object, ...]:
         return tuple(row.get(it) for it in KEYS[self.view])
 
@@ -262,6 +268,11 @@ class Screen:
         below = [""] * (room - len(body))
         foot = f"/{self.filter}_" if self.mode is Mode.FILTER else self.note or _HELP
         return [*head, *body, *below, "", shortened(cell_text(foot), width, blocks=blocks)][:height]
+
+    def table(self, width: int | None) -> list[str]:
+        """Return a heading and a line for each row that the filter lets through, of at most `width`
+        columns."""
+        return self._table(self.figures(), self.shown(), width or _ANY_WIDTH, blocks=True)
 
     def _title(self, count: int, now: str, width: int, *, blocks: bool) -> str:
         name = self.view.value if self.mode is not Mode.DETAIL else cell_text(self.detail)
