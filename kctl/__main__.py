@@ -1,7 +1,8 @@
 """`python -m kctl` and the `kctl` script."""
 
+# `signal` makes its enums first, milliseconds in which Ctrl-C prints a traceback. This does not.
+import _signal as signal  # type: ignore[import-not-found]
 import gc
-import signal
 import sys
 
 

@@ -220,7 +220,7 @@ def test_ctrl_c_while_python_cleans_up_ends_the_process_without_a_traceback():
 def test_ctrl_c_is_handled_before_anything_else_is_imported():
     """Until then Python prints a traceback."""
     code = (
-        "import signal, sys; before = set(sys.modules); import kctl.__main__\n"
+        "import sys; before = set(sys.modules); import kctl.__main__\n"
         "print(*sorted(set(sys.modules) - before - {'gc'}))"
     )
     ran = subprocess.run(
