@@ -249,7 +249,8 @@ def _count(
         count = len(numbers)
         if sorted(numbers) != list(range(count)) or options.partitions not in (None, count):
             raise UsageError(
-                f"{directory} holds partitions {', '.join(map(str, sorted(numbers)))} of {topic}, "
+                f"{directory} holds partition{'s' * (count > 1)} "
+                f"{', '.join(map(str, sorted(numbers)))} of {topic}, "
                 f"not all{f' {options.partitions}' if options.partitions else ''}",
                 hint="import through the brokers: -b HOST:PORT",
             )

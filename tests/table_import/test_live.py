@@ -109,6 +109,13 @@ def test_csv_columns_and_nulls_are_not_guessed(kafka_broker, tmp_path, capsys):
     ]  # fmt: skip
 
 
+def test_options_for_files_are_refused_before_brokers_are_asked(table, capsys):
+    for option in (["--jobs", "2"], ["--partitions", "3"], ["--order-by", "timestamp"]):
+        words = ["import", table(10), "-b", "127.0.0.1:1", "-t", "orders", "-y", *option]
+        assert kctl(words) == 2
+        assert "go with --into DIR" in capsys.readouterr().err
+
+
 @pytest.mark.kafka_topics("orders:3")
 def test_rows_that_the_table_does_not_have_cannot_be_skipped(kafka_broker, table, capsys):
     words = ["import", table(10), "-b", kafka_broker.bootstrap_servers, "-t", "orders", "-y"]

@@ -193,6 +193,9 @@ def test_topic_with_only_some_of_its_partitions_is_rejected(load, logs, tmp_path
     shutil.rmtree(logs / "orders-1")
     with pytest.raises(UsageError, match="holds partitions 0, 2 of orders, not all"):
         load(table, topic="orders")
+    shutil.rmtree(logs / "orders-0")
+    with pytest.raises(UsageError, match="holds partition 2 of orders, not all"):
+        load(table, topic="orders")
 
 
 def test_declined_import_changes_nothing(load, logs, tmp_path):

@@ -162,9 +162,9 @@ def import_table(
     )
     _say_unknown_columns(session, tables, options)
     if into is None:
-        if on_spark.spark or order_by or partitions or segment_size != "1GiB":
+        if on_spark.spark or order_by or partitions or jobs or segment_size != "1GiB":
             raise UsageError(
-                "--spark, --order-by, --partitions and --segment-size go with --into DIR"
+                "--spark, --jobs, --order-by, --partitions and --segment-size go with --into DIR"
             )
         return _to_brokers(session, tables, options, skip)
     if skip:
