@@ -1,7 +1,8 @@
-"""SIGTERM and SIGINT stop a broker in good order, whatever it is doing."""
+"""SIGTERM, SIGINT and SIGHUP stop a broker in good order, whatever it is doing."""
 
 import json
 import signal
+import subprocess
 import threading
 
 import pytest
@@ -58,6 +59,26 @@ def test_signals_that_come_together_are_one_request_to_stop(tmp_path):
         producer.wait_for_more(100)
         for number in (signal.SIGTERM, signal.SIGTERM, signal.SIGINT):
             broker.process.send_signal(number)
+        assert wait_for_exit(broker) == 0
+        assert is_clean(broker)
+        assert_nothing_failed(broker)
+
+
+@pytest.fixture(params=[signal.SIG_DFL, signal.SIG_IGN])
+def hang_up(request):
+    """What programs that are started do about SIGHUP; `nohup` ignores it."""
+    previous = signal.signal(signal.SIGHUP, request.param)
+    yield request.param
+    signal.signal(signal.SIGHUP, previous)
+
+
+def test_a_closed_terminal_is_a_clean_stop_unless_hang_ups_are_ignored(tmp_path, hang_up):
+    with KctlBroker(tmp_path, "--seed-topic", "t:1") as broker:
+        broker.process.send_signal(signal.SIGHUP)
+        if hang_up is signal.SIG_IGN:
+            with pytest.raises(subprocess.TimeoutExpired):
+                broker.process.wait(1)
+            broker.process.send_signal(signal.SIGTERM)
         assert wait_for_exit(broker) == 0
         assert is_clean(broker)
         assert_nothing_failed(broker)

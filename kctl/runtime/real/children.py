@@ -152,8 +152,9 @@ def _be_child(name: str, body: Callable[[Line], int], sock: socket.socket) -> No
         with contextlib.suppress(OSError):
             os.setpgid(0, 0)
         signal.set_wakeup_fd(-1)
-        for number in (signal.SIGINT, signal.SIGTERM):
-            signal.signal(number, signal.SIG_DFL)
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            if signal.getsignal(number) is not signal.SIG_IGN:
+                signal.signal(number, signal.SIG_DFL)
         fd = sock.fileno()
         os.closerange(_FIRST_INHERITED_FD, fd)
         os.closerange(fd + 1, os.sysconf("SC_OPEN_MAX"))

@@ -1,5 +1,8 @@
 """StopSignals: the first SIGTERM or SIGINT stops a process cleanly, the next one ends it at once.
 
+So does SIGHUP, when the terminal is closed, unless it is ignored (`nohup`) or asks a server to read
+its files again (`on_hang_up`).
+
 Process groups, `timeout` and service managers often send the same signal twice in quick
 succession, so a second one counts only after REPEAT_MS. It takes effect in the signal handler, even
 while the loop is busy.
@@ -50,7 +53,8 @@ class StopSignals:
         the process is ended."""
         self._before_end = before_end
         self._first = FirstSignal()
-        for number in NUMBERS:
+        hang_up = (signal.SIGHUP,) if signal.getsignal(signal.SIGHUP) is signal.SIG_DFL else ()
+        for number in (*NUMBERS, *hang_up):
             scheduler.on_signal(number, stop, self._arrived)
 
     def _arrived(self, number: int) -> None:
