@@ -2,7 +2,6 @@
 
 import re
 import struct
-import tarfile
 
 import pytest
 
@@ -22,6 +21,7 @@ from kctl.protocol.internal.group_records import group_schemas
 from kctl.protocol.internal.metadata_records import metadata_schemas
 from kctl.records.record import Record
 from kctl.runtime.real.disk import RealDisk
+from tests.support.archives import opened_archive
 from tests.support.golden import GOLDEN, golden_files
 
 ARCHIVE = "logs/kraft-4.1.tar.xz"
@@ -35,8 +35,8 @@ KNOWN_TO_2_7 = re.compile(r" key: (offset_commit|group_metadata|transaction_meta
 @pytest.fixture(scope="module")
 def kraft_logs(tmp_path_factory):
     root = tmp_path_factory.mktemp("kraft")
-    with tarfile.open(GOLDEN / ARCHIVE) as tar:
-        tar.extractall(root, filter="data")
+    with opened_archive(GOLDEN / ARCHIVE) as tar:
+        tar.extractall(root)
     return root
 
 

@@ -5,7 +5,6 @@ import json
 import os
 import random
 import shutil
-import tarfile
 from contextlib import contextmanager
 
 import pytest
@@ -18,6 +17,7 @@ from kctl.repair.repair import apply_plans
 from kctl.repair.repair_plan import RepairRequest, plan_repair
 from kctl.runtime.real.disk import RealDisk
 from tests.support import apache_kafka
+from tests.support.archives import opened_archive
 from tests.support.damage import FORMATS, kinds_for, logs
 from tests.support.golden import GOLDEN
 from tests.support.log_mutations import Mutant, mutate_derived, mutate_records
@@ -40,8 +40,8 @@ CHOSEN = ("v2", "v2 gzip", "v2 transactions", "v1", "v1 gzip", "v0 snappy", "v2 
 @pytest.fixture
 def repaired(tmp_path):
     """A log directory of repaired partitions; topic -> the records that can be read, by offset."""
-    with tarfile.open(GOLDEN / "logs/clean.tar.xz") as tar:
-        tar.extractall(tmp_path / "golden", filter="data")
+    with opened_archive(GOLDEN / "logs/clean.tar.xz") as tar:
+        tar.extractall(tmp_path / "golden")
     golden, root = tmp_path / "golden/logs-clean", tmp_path / "logs"
     root.mkdir()
     (root / "meta.properties").write_text(f"version=0\nbroker.id=0\ncluster.id={CLUSTER_ID}\n")
@@ -69,8 +69,8 @@ def repaired(tmp_path):
 @pytest.fixture
 def mutated(tmp_path):
     """The same of logs that were mutated at random; no intact record may be missing."""
-    with tarfile.open(GOLDEN / "logs/clean.tar.xz") as tar:
-        tar.extractall(tmp_path / "golden", filter="data")
+    with opened_archive(GOLDEN / "logs/clean.tar.xz") as tar:
+        tar.extractall(tmp_path / "golden")
     golden, root = tmp_path / "golden/logs-clean", tmp_path / "logs"
     root.mkdir()
     (root / "meta.properties").write_text(f"version=0\nbroker.id=0\ncluster.id={CLUSTER_ID}\n")

@@ -3,11 +3,11 @@
 import atexit
 import json
 import shutil
-import tarfile
 import tempfile
 from functools import cache
 from pathlib import Path
 
+from tests.support.archives import opened_archive
 from tests.support.golden import GOLDEN, java_random_bytes
 
 _ARCHIVE = GOLDEN / "g07" / "g07.tar.xz"
@@ -18,8 +18,8 @@ def golden07():
     """The archive, unpacked once by this process; read only."""
     directory = Path(tempfile.mkdtemp(prefix="kctl-golden07-"))
     atexit.register(shutil.rmtree, directory, ignore_errors=True)
-    with tarfile.open(_ARCHIVE) as archive:
-        archive.extractall(directory, filter="data")
+    with opened_archive(_ARCHIVE) as archive:
+        archive.extractall(directory)
     return directory / "g07"
 
 

@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
+from tests.support.archives import opened_archive
+
 GOLDEN = Path(__file__).parent.parent / "golden" / "logs"
 HOLE_FROM_BYTES = 1_000_000
 ZEROS = bytes(1 << 16)
@@ -58,7 +60,7 @@ def unpacked(*kinds: str) -> Path:
     directory = Path(tempfile.mkdtemp(prefix="kctl-golden-"))
     atexit.register(shutil.rmtree, directory, ignore_errors=True)
     for kind in kinds:
-        with tarfile.open(GOLDEN / f"{kind}.tar.xz") as archive:
+        with opened_archive(GOLDEN / f"{kind}.tar.xz") as archive:
             for member in archive:
                 _extract(archive, member, directory)
     return directory
@@ -78,7 +80,7 @@ def _extract(archive: tarfile.TarFile, member: tarfile.TarInfo, directory: Path)
         path.write_bytes(data[:end])
         os.truncate(path, member.size)
     else:
-        archive.extract(member, directory, filter="data")
+        archive.extract(member, directory)
 
 
 def dump_of(log_file: Path) -> tuple[list[DumpedBatch], list[DumpedRecord]]:
