@@ -191,6 +191,13 @@ def test_help_and_version_are_words_too(kctl):
     assert kctl("version").out == kctl("--version").out.rstrip() + " (pure Python)\n"
 
 
+def assert_ends_like_an_interrupted_process(code):
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, check=False)
+
+    assert ran.returncode == -signal.SIGINT
+    assert ran.stderr == b""
+
+
 def test_ctrl_c_during_imports_ends_the_process_without_a_traceback():
     code = (
         "import builtins, signal, sys; import kctl.__main__ as m; real = builtins.__import__\n"
@@ -199,10 +206,7 @@ def test_ctrl_c_during_imports_ends_the_process_without_a_traceback():
         "    return real(name, *rest)\n"
         "builtins.__import__ = stop; sys.argv = ['kctl', '--version']; m.main()"
     )
-    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, check=False)
-
-    assert ran.returncode == -signal.SIGINT
-    assert ran.stderr == b""
+    assert_ends_like_an_interrupted_process(code)
 
 
 def test_ctrl_c_while_python_cleans_up_ends_the_process_without_a_traceback():
@@ -211,10 +215,7 @@ def test_ctrl_c_while_python_cleans_up_ends_the_process_without_a_traceback():
         "atexit.register(signal.raise_signal, signal.SIGINT)\n"
         "sys.argv = ['kctl', '--version']; m.main()"
     )
-    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, check=False)
-
-    assert ran.returncode == -signal.SIGINT
-    assert ran.stderr == b""
+    assert_ends_like_an_interrupted_process(code)
 
 
 def test_ctrl_c_is_handled_before_anything_else_is_imported():

@@ -8,6 +8,7 @@ what takes the names of a request times the configs of a broker.
 
 import random  # noqa: TID251 - only ever seeded
 
+from kctl.broker.config.config_changes import OVERRIDES_MAX
 from kctl.protocol.constants import BROKER_LOGGER_RESOURCE, BROKER_RESOURCE, TOPIC_RESOURCE
 from kctl.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from kctl.protocol.messages.describe_configs import (
@@ -71,16 +72,17 @@ def wide_configs(crowd: Crowd, draw: random.Random) -> None:
     )
     kinds = ((TOPIC_RESOURCE, "wide"), (BROKER_RESOURCE, BROKER_ID), (BROKER_LOGGER_RESOURCE, "0"))
     for kind, resource in kinds:
-        count = min(crowd.left // (2 * len(kinds) * BYTES_PER_CONFIG), CONFIGS_MAX)
+        count = min(crowd.left // (3 * len(kinds) * BYTES_PER_CONFIG), CONFIGS_MAX)
         names = [draw.choice("abc") + str(number) for number in range(count)]
         described = DescribeConfigsResource(
             resource_type=kind, resource_name=resource, configuration_keys=names
         )
         crowd.peer().ask(DescribeConfigsRequest(resources=[described], include_synonyms=True), 3)
-        altered = AlterConfigsResource(
-            resource_type=kind,
-            resource_name=resource,
-            configs=[AlterableConfig(name=name, config_operation=0, value="1") for name in names],
-        )
-        request = IncrementalAlterConfigsRequest(resources=[altered], validate_only=False)
-        crowd.peer().ask(request, 1)
+        # As many as a resource may have, and more.
+        for altered in (names[:OVERRIDES_MAX], names):
+            changes = [
+                AlterableConfig(name=name, config_operation=0, value="1") for name in altered
+            ]
+            wide = AlterConfigsResource(resource_type=kind, resource_name=resource, configs=changes)
+            request = IncrementalAlterConfigsRequest(resources=[wide], validate_only=False)
+            crowd.peer().ask(request, 1)

@@ -179,9 +179,12 @@ def _described(
     result = describe_configs.DescribeConfigsResult(
         resource_type=resource.resource_type, resource_name=resource.resource_name
     )
+    # An empty list means all configs, as does null.
+    keys = resource.configuration_keys
+    names = frozenset(keys) if keys else None
     try:
         if resource.resource_type == BROKER_LOGGER_RESOURCE:
-            result.configs = _describe_loggers(services, resource)
+            result.configs = _describe_loggers(services, resource.resource_name, names)
             return result
         if store_error is not None and resource.resource_type == TOPIC_RESOURCE:
             raise ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, str(store_error))
@@ -189,8 +192,7 @@ def _described(
             services,
             resource.resource_type,
             resource.resource_name,
-            # An empty list means all configs, as does null.
-            frozenset(resource.configuration_keys) if resource.configuration_keys else None,
+            names,
             overrides,
         )
         has_synonyms, version = request.body.include_synonyms, request.api_version
@@ -203,19 +205,17 @@ def _described(
 
 
 def _describe_loggers(
-    services: Services, resource: describe_configs.DescribeConfigsResource
+    services: Services, name: str, names: Container[str] | None
 ) -> list[describe_configs.DescribeConfigsResourceResult]:
-    name = resource.resource_name
     if not name:
         raise ApiError(ErrorCode.INVALID_REQUEST, "Broker id must not be empty")
     _check_broker_id(services, name, f"{services.broker_id}")
-    wanted = frozenset(resource.configuration_keys or ())
     return [
         describe_configs.DescribeConfigsResourceResult(
             name=logger, value=level.name, config_source=ConfigSource.DYNAMIC_BROKER_LOGGER_CONFIG
         )
         for logger, level in services.loggers.levels.shown().items()
-        if not wanted or logger in wanted
+        if names is None or logger in names
     ]
 
 
@@ -446,9 +446,11 @@ async def _alter_broker(
 
     def changed(stored: Mapping[str, str]) -> dict[str, str]:
         known = passwords.decoded_now(stored)
+        # As they were read, unless another broker has changed them since.
+        wanted = after if known == before else updated(known)
         return {
             name: stored[name] if known.get(name) == text else encoded.get(name, text)
-            for name, text in updated(known).items()
+            for name, text in wanted.items()
         }
 
     await store.update_entity_config(BROKER_CONFIGS, entity_name, changed)
