@@ -11,6 +11,15 @@ def counted(number: int, noun: str, form: str = "") -> str:
     return f"{number:{form}} {noun}" + ("" if number == 1 else ending)
 
 
+def offset_range(first: int, last: int) -> str:
+    """Return the name of the offsets from `first` to `last`, inclusive.
+
+    >>> offset_range(5, 5), offset_range(5, 7)
+    ('offset 5', 'offsets 5 to 7')
+    """
+    return f"offset {first}" if first == last else f"offsets {first} to {last}"
+
+
 def are(number: int) -> str:
     """Return the verb that follows `counted`.
 

@@ -35,6 +35,11 @@ class NotFoundError(KctlError):
     have. Nothing was changed for that item (exit status 1)."""
 
 
+class ImpossibleError(KctlError):
+    """The cluster is such that what is asked for cannot be done: too few brokers, no such replica.
+    Nothing was changed (exit status 1)."""
+
+
 class UnsupportedVersionError(KctlError):
     """The brokers' version of Kafka does not support the request. Nothing was changed (exit status
     1)."""

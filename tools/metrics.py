@@ -369,8 +369,10 @@ ALERT_RULES = (
     ),
     Alert(
         "KafkaLagGrows",
-        "sum by (consumergroup, topic) (kafka_consumergroup_lag > 0) > 1000 and"
-        " sum by (consumergroup, topic) (deriv(kafka_consumergroup_lag[30m])) > 0",
+        # Brokers and `kctl metrics serve` may both be scraped: each partition counts once.
+        "sum by (consumergroup, topic) (max by (consumergroup, topic, partition)"
+        " (kafka_consumergroup_lag > 0)) > 1000 and sum by (consumergroup, topic)"
+        " (max by (consumergroup, topic, partition) (deriv(kafka_consumergroup_lag[30m]))) > 0",
         30,
         "warning",
         "A group falls behind.",

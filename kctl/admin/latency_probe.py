@@ -19,7 +19,7 @@ from kctl.client.consumer import PartitionReader
 from kctl.client.offsets import OffsetsClient
 from kctl.client.producer import NewRecord, Producer
 from kctl.client.results import is_unknown_topic
-from kctl.errors import KctlError, NotFoundError, UsageError
+from kctl.errors import ImpossibleError, KctlError, NotFoundError
 from kctl.lazy_dataclass import dataclass
 from kctl.metrics import cluster_families as c
 from kctl.metrics.family import Sample, Samples
@@ -110,7 +110,7 @@ class LatencyProbe:
 
     async def open(self, *, creates: bool, say: Callable[[str], object]) -> None:
         """Find the topic, or create it if it `creates`, and `say` so. Raise NotFoundError if it
-        does not exist, UsageError if it has other records, and KctlError."""
+        does not exist, ImpossibleError if it has other records, and KctlError."""
         new = await self.plan()
         if new is not None:
             text = described(new)
@@ -142,7 +142,7 @@ class LatencyProbe:
         return numbers
 
     async def _check_is_ours(self) -> None:
-        """Find the ends of the partitions; raise UsageError if a last record is no probe's."""
+        """Find the ends of the partitions; raise ImpossibleError if a last record is no probe's."""
         offsets = OffsetsClient(self._reading)
         wanted = [it.partition for it in self.partitions]
         ends, starts = await offsets.latest(wanted), await offsets.earliest(wanted)
@@ -162,7 +162,7 @@ class LatencyProbe:
             while not reader.is_done:
                 for it in await reader.poll():
                     if not (it.record.key or b"").startswith(KEY_PREFIX):
-                        raise UsageError(
+                        raise ImpossibleError(
                             f"Topic {self.topic} has records that are not those of a probe",
                             hint="name a topic of its own, or one that does not exist yet",
                         )

@@ -3,9 +3,9 @@
 Each intent is a function: `drain`, `demote`, `add_brokers`, `set_replication_factor`, `rebalance`,
 `move`, `swap_leader`. It takes the layout of a cluster and returns the partitions that change.
 Plans are deterministic, keep the rack rule (see `replica_placement`) and move as little as
-possible. If a plan is impossible, UsageError names the partition. A plan that concerns replicas on
-dead brokers is refused, unless the intent names these brokers or the caller decides otherwise
-(`dead_brokers`).
+possible. If a plan is impossible, ImpossibleError names the partition. A plan that concerns
+replicas on dead brokers is refused, unless the intent names these brokers or the caller decides
+otherwise (`dead_brokers`).
 
 Kafka 2.7: kafka.admin.ReassignPartitionsCommand (generateAssignment); KIP-36, KIP-455.
 """
@@ -25,7 +25,7 @@ from kctl.admin.replica_balance import (
 )
 from kctl.admin.replica_placement import ReplicaPlacement
 from kctl.counts import counted
-from kctl.errors import NotFoundError, UsageError, not_found
+from kctl.errors import ImpossibleError, NotFoundError, UsageError, not_found
 from kctl.lazy_dataclass import dataclass
 from kctl.model import TopicPartition
 from kctl.replica_assignment import Racks
@@ -174,8 +174,8 @@ def plan_of(layout: ClusterLayout, after: Assignment) -> ReassignmentPlan:
 def drain(
     layout: ClusterLayout, brokers: Sequence[int], dead: DeadBrokers = DeadBrokers.REFUSE
 ) -> ReassignmentPlan:
-    """Move all replicas from `brokers` to the others; `brokers` may be dead. Raise UsageError for
-    an unknown broker, or if the others cannot hold all replicas."""
+    """Move all replicas from `brokers` to the others; `brokers` may be dead. Raise NotFoundError
+    for an unknown broker, ImpossibleError if the others cannot hold all replicas."""
     gone = set(brokers)
     holders = {b for replicas in layout.assignment.values() for b in replicas}
     unknown = sorted(gone - holders - set(layout.racks))
@@ -183,7 +183,7 @@ def drain(
         raise not_found("broker", unknown[0], sorted(holders | set(layout.racks)))
     rest = [broker for broker in layout.racks if broker not in gone]
     if not rest:
-        raise UsageError("No broker remains to take the replicas")
+        raise ImpossibleError("No broker remains to take the replicas")
     placement = layout.placement(rest)
     touched = [tp for b in sorted(gone) for tp in placement.on.get(b, ())]
     kept = layout.kept(dead, touched, gone)
@@ -194,7 +194,7 @@ def drain(
     stuck = _evacuate(placement, sorted({*gone, *others}))
     if stuck:
         has = len(layout.assignment[stuck[0]])
-        raise UsageError(
+        raise ImpossibleError(
             f"{stuck[0]} has {counted(has, 'replica')}: more than "
             f"{counted(len(rest), 'broker')} or their racks can hold",
             hint="lower its replication factor first: kctl reassign plan set-rf",
@@ -237,14 +237,14 @@ def set_replication_factor(
     dead: DeadBrokers = DeadBrokers.REFUSE,
 ) -> ReassignmentPlan:
     """Add replicas on the emptiest brokers of unused racks, or remove them from the fullest brokers
-    of racks with several replicas, never the preferred leader's. Raise UsageError if it is
-    impossible."""
-    if not 1 <= replication_factor <= len(layout.racks):
-        raise UsageError(
+    of racks with several replicas, never the preferred leader's. Raise ImpossibleError if the
+    brokers do not suffice."""
+    if replication_factor < 1:
+        raise UsageError("Replication factor must be larger than 0.")
+    if replication_factor > len(layout.racks):
+        raise ImpossibleError(
             f"Replication factor: {replication_factor} larger than available brokers: "
             f"{len(layout.racks)}."
-            if replication_factor > 0
-            else "Replication factor must be larger than 0."
         )
     partitions = [tp for tp in sorted(layout.assignment) if tp.topic == topic]
     if not partitions:
@@ -268,7 +268,7 @@ def set_replication_factor(
                 ),
             )
             if to is None:
-                raise UsageError(f"No broker can hold another replica of {tp}")
+                raise ImpossibleError(f"No broker can hold another replica of {tp}")
             placement.add(tp, to)
     return _result(layout, placement)
 
@@ -316,7 +316,7 @@ def rebalance(
     _check_alive(layout, chosen)
     wanted = None if topics is None else set(topics)
     if by is BalanceBy.SIZE and not any(layout.sizes.values()):
-        raise UsageError("The sizes of replicas are unknown", hint="--by count")
+        raise ImpossibleError("The sizes of replicas are unknown", hint="--by count")
     placement = layout.placement(chosen)
     if wanted is not None:
         unknown = sorted(wanted - {tp.topic for tp in layout.assignment})
@@ -357,10 +357,10 @@ def _evacuate(placement: ReplicaPlacement, brokers: Iterable[int]) -> list[Topic
 
 
 def _check_none_is_stuck(placement: ReplicaPlacement, outside: Iterable[int]) -> None:
-    """Move every replica that is not fixed off the brokers `outside`, or raise UsageError."""
+    """Move every replica that is not fixed off the brokers `outside`, or raise ImpossibleError."""
     stuck = _evacuate(placement, outside)
     if stuck:
-        raise UsageError(
+        raise ImpossibleError(
             f"{stuck[0]} has more replicas than "
             f"{counted(len(placement.brokers), 'broker')} can hold"
         )
@@ -384,11 +384,13 @@ def move(
     for tp in chosen:
         brokers = _replicas_of(layout, tp)
         if source not in brokers:
-            raise UsageError(f"{tp} has no replica on broker {source}, only on {_text(brokers)}")
+            raise ImpossibleError(
+                f"{tp} has no replica on broker {source}, only on {_text(brokers)}"
+            )
         if destination in brokers:
             free = [it for it in chosen if destination not in layout.assignment[it]]
             others = f"{tp.topic}:{_text(it.partition for it in free if it.topic == tp.topic)}"
-            raise UsageError(
+            raise ImpossibleError(
                 f"{tp} has a replica on broker {destination} already",
                 hint=f"partitions that can move: {others}" if free else None,
             )
@@ -410,10 +412,12 @@ def swap_leader(
     for tp in (it for it in asked if it not in kept):
         brokers = _replicas_of(layout, tp)
         if leader is None and len(brokers) < 2:
-            raise UsageError(f"{tp} has a single replica: no other can lead it")
+            raise ImpossibleError(f"{tp} has a single replica: no other can lead it")
         first = brokers[1] if leader is None else leader
         if first not in brokers:
-            raise UsageError(f"{tp} has no replica on broker {first}, only on {_text(brokers)}")
+            raise ImpossibleError(
+                f"{tp} has no replica on broker {first}, only on {_text(brokers)}"
+            )
         after[tp] = (first, *(b for b in brokers if b != first))
     return plan_of(layout, after)
 

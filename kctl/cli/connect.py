@@ -21,6 +21,8 @@ from kctl.lazy_dataclass import dataclass
 DEFAULT_BOOTSTRAP_SERVER = "localhost:9092"
 DEFAULT_TIMEOUT_MS = 30_000
 BOOTSTRAP_VARIABLE = "KCTL_BOOTSTRAP_SERVER"
+# What it is easily mistaken for: -b takes several servers.
+_MISSPELT_VARIABLE = "KCTL_BOOTSTRAP_SERVERS"
 PROFILE_VARIABLE = "KCTL_PROFILE"
 EXPECT_VARIABLE = "KCTL_EXPECT_CLUSTER"
 # What only SASL uses, and the protocols without it.
@@ -77,6 +79,12 @@ def resolve(options: ConnectOptions, environment: Mapping[str, str]) -> ConnectS
     if options.bootstrap_server is not None:
         # An empty value is kept and rejected: `-b "$UNSET" topic delete` must not use localhost.
         properties["bootstrap.servers"] = options.bootstrap_server
+    if "bootstrap.servers" not in properties and environment.get(_MISSPELT_VARIABLE):
+        # The command would use localhost.
+        raise UsageError(
+            f"{_MISSPELT_VARIABLE} is not read, and nothing else names a broker",
+            hint=f"set {BOOTSTRAP_VARIABLE}, which takes several servers, too",
+        )
     return settings_of(properties, guard, options.timeout)
 
 

@@ -11,9 +11,12 @@ One policy:
   thread waits for the reader leaves that thread behind. Python would wait for it at exit, and then
   abort, so the process ends without Python's clean-up. So does one that is interrupted twice, or
   whose buffered output has no room after LAST_WRITE_S: Python would wait for it at exit, too.
+- A thread that still runs, as one that looks up a name or loads libraries: the process ends without
+  Python's clean-up, too, after everything registered at exit. The thread would use what is freed.
 - While Python cleans up, Ctrl-C ends the process as SIGINT does; Python would print a traceback.
 """
 
+import atexit
 import os
 import signal
 import sys
@@ -84,7 +87,23 @@ def end_process(status: int) -> NoReturn:
         os._exit(status)
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         signal.signal(signal.SIGINT, signal.SIG_DFL)
+    if _is_thread_left():
+        atexit._run_exitfuncs()  # noqa: SLF001
+        with suppress(OSError, ValueError):
+            sys.stdout.flush()
+            sys.stderr.flush()
+            os._exit(status)
+        # Output is lost, which Python reports.
     sys.exit(status)
+
+
+def _is_thread_left() -> bool:
+    """Return whether other threads run, all of which Python would not wait for."""
+    threading = sys.modules.get("threading")
+    if threading is None:
+        return False
+    others = [it for it in threading.enumerate() if it is not threading.main_thread()]
+    return bool(others) and all(it.daemon for it in others)
 
 
 def _is_flushed() -> bool:

@@ -13,6 +13,7 @@ from kctl.arrow_files.log_discovery import find_logs
 from kctl.arrow_files.partition_log import PartitionLog
 from kctl.errors import UsageError
 from kctl.export.evolution import SchemaReader, current_options
+from kctl.export.in_order import InOrder, check_order
 from kctl.export.lake import publish
 from kctl.export.live_plan import LiveSplit
 from kctl.export.manifest import Manifest, ManifestRow, table_schema
@@ -155,14 +156,26 @@ def run_plan(
         earlier_rows=sum(row.rows for row in manifest.rows),
         damages=list(plan.damages),
     )
-    for row in runner(plan):
-        manifest.commit([row], replaces=plan.options.latest_per_key)
+    for row in _in_order(plan, manifest, runner):
+        manifest.commit([row], replaces=plan.options.replaces_partitions)
         report.add(row)
         if on_row is not None:
             on_row(row)
     publish(plan.out, plan.options, manifest)
     manifest.close()
     return report
+
+
+def _in_order(plan: Plan, manifest: Manifest, runner: Runner) -> Iterator[ManifestRow]:
+    """Yield the runner's rows, those of a partition in order if their records are merged."""
+    if not plan.options.merges_changes:
+        yield from runner(plan)
+        return
+    check_order(plan.splits, manifest.done())
+    order = InOrder()
+    order.plan(plan.splits)
+    for row in runner(plan):
+        yield from order.add(row)
 
 
 def plan_export(request: ExportRequest, logs: Sequence[PartitionLog], manifest: Manifest) -> Plan:
@@ -178,7 +191,7 @@ def plan_export(request: ExportRequest, logs: Sequence[PartitionLog], manifest: 
                 hint="leave --latest-per-key out",
             )
         ranges = done.get(log.topic_partition, [])
-        if request.options.latest_per_key:
+        if request.options.replaces_partitions:
             splits += _whole(request, log, ranges)
         else:
             splits += plan_log(log, request.options, request.bounds, ranges)

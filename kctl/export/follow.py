@@ -13,17 +13,20 @@ Offsets that were deleted before they were exported become a row of the manifest
 which names them as damage: they are reported once, and not again by later runs.
 
 Invariants: the table's ranges of a partition do not overlap; an offset below the first range of a
-partition is never exported; tmp holds nothing committed after a commit.
+partition is never exported, so the first range is committed first; tmp holds nothing committed
+after a commit.
 """
 
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from dataclasses import field, replace
 from typing import Protocol
 
+from kctl.counts import offset_range
 from kctl.errors import KctlError, NotFoundError, StorageError, UnreachableError, UsageError
 from kctl.export.compaction import Compactor
 from kctl.export.expiry import Expired, Expiry
 from kctl.export.export import ExportReport, ExportRequest, with_current_schema
+from kctl.export.in_order import InOrder
 from kctl.export.lake import publish
 from kctl.export.live import RecordsGoneError
 from kctl.export.live_plan import LiveSplit
@@ -198,10 +201,10 @@ class Follower:
         removed, if they are. `on_problem` takes a line about what is lost or cannot be read now,
         each once in a row.
         """
-        if request.options.latest_per_key:
+        if request.options.replaces_partitions:
             raise UsageError(
                 "--latest-per-key replaces whole partitions, so it cannot be followed",
-                hint="follow all records, and query max_by(value, offset) of each key",
+                hint="--format delta or iceberg merges the latest records",
             )
         if every_ms < 1:
             raise UsageError("--every must be positive", hint="e.g. --every 30s")
@@ -221,9 +224,14 @@ class Follower:
         self._on_commit, self._on_problem = on_commit, on_problem
         self.report = ExportReport()
         self._manifest: Manifest | None = None
+        # Whether the lake's table has all rows that the manifest had before the next commit.
+        self._is_published = False
         # Committed and waiting ranges, adjacent ones merged.
         self._done: Ranges = {}
         self._waiting: list[ManifestRow] = []
+        self._order = InOrder(only_first=not request.options.merges_changes)
+        # The first offset of each partition's rows, in the table or wanted.
+        self._begins: dict[TopicPartition, int] = {}
         self._seen: set[TopicPartition] = set()
         self._broken: set[TopicPartition] = set()
         # What a later round tries again, and why.
@@ -343,11 +351,18 @@ class Follower:
         # A wrong address, topic or schema is an error of the caller. Later failures are retried.
         await self._source.look(self._request, ())
         self._request = with_current_schema(await self._source.with_schema(self._request))
-        manifest = Manifest.open(self._request.out, self._request.options, self._request.run)
+        # The rows before them, with which their partition begins, may not be complete.
+        manifest = Manifest.open(
+            self._request.out, self._request.options, self._request.run, adopts_new=False
+        )
         publish(self._request.out, self._request.options, manifest)
+        self._is_published = True
         self.report.earlier_rows = sum(row.rows for row in manifest.rows)
         for key, ranges in manifest.done().items():
-            self._done[TopicPartition(*key)] = _merged(ranges)
+            partition, done = TopicPartition(*key), _merged(ranges)
+            self._done[partition] = done
+            self._begins[partition] = done[0][0]
+            self._order.resume(partition, done[-1][1])
         if self._compactor is not None:
             for row in sorted(manifest.rows, key=lambda it: it.range):
                 self._compactor.add(row)
@@ -375,7 +390,8 @@ class Follower:
         lag = 0
         for partition, (first, end) in held.ranges.items():
             done = self._done.get(partition, [])
-            begin = done[0][0] if done else held.begins.get(partition, first)
+            begin = self._begins.setdefault(partition, held.begins.get(partition, first))
+            self._order.begin(partition, begin)
             if done and done[-1][1] > end:
                 self._report(
                     partition,
@@ -394,9 +410,11 @@ class Follower:
         return wanted
 
     def _lose(self, partition: TopicPartition, first: int, end: int) -> None:
+        is_one = first == end - 1
+        gone = "was deleted before it was" if is_one else "were deleted before they were"
         lost = DamagedRange(
             str(partition), 0, 0, _DELETED, first, end - 1,
-            f"offsets {first} to {end - 1} were deleted before they were exported",
+            f"{offset_range(first, end - 1)} {gone} exported",
         )  # fmt: skip
         if self._request.options.fails_on_damage:
             raise RecordsGoneError(
@@ -429,7 +447,7 @@ class Follower:
             self._on_problem(why)
 
     def _add(self, row: ManifestRow) -> None:
-        self._waiting.append(row)
+        self._waiting += self._order.add(row)
         partition = TopicPartition(row.topic, row.partition)
         done = self._done.get(partition, [])
         self._done[partition] = _merged([*done, (row.first_offset, row.end_offset)])
@@ -447,9 +465,12 @@ class Follower:
         if self._manifest is None or not rows:
             return
         self._manifest.commit(rows)
-        publish(self._request.out, self._request.options, self._manifest)
+        are_new, self._is_published = self._is_published, False
+        publish(self._request.out, self._request.options, self._manifest, are_new=are_new)
+        self._is_published = True
         self._manifest.forget()
-        self._manifest.close()
+        if not self._order.holds_rows:
+            self._manifest.close()
         now_ms = self._now_ms()
         for row in rows:
             self.report.add(row)

@@ -8,13 +8,18 @@ from collections.abc import Sequence
 from typing import Any
 
 import pyarrow as pa  # type: ignore[import-untyped]
+from pyarrow import compute as pc
 
 from kctl.errors import StorageError, UsageError, missing_extra
-from kctl.export.options import ExportOptions
+from kctl.export.latest_rows import DELETED
+from kctl.export.options import IDENTITY, ExportOptions
 from kctl.runtime.real.object_store import storage_properties
 
 NUMBER_PROPERTY = "kctl.published"
 _DIRECTORY_PROPERTY = "kctl.directory"
+# Of a table that is merged: a merge has one file at a time in memory.
+_FILE_SIZE = "write.target-file-size-bytes"
+FILE_BYTES = 64 * 1024 * 1024
 _NAME = "kctl"
 # Hive's type of timestamps with a zone, since 3.0.
 _HIVE_TYPE = "timestamp with local time zone"
@@ -117,6 +122,50 @@ def add_files(table: Any, number: int, urls: Sequence[str]) -> None:
     with table.transaction() as transaction:
         transaction.add_files(list(urls))
         transaction.set_properties({NUMBER_PROPERTY: str(number)})
+
+
+def merge_changes(table: Any, number: int, changes: pa.Table) -> None:
+    """Commit version `number`, which merges changes: see `latest_rows`. Iceberg's library writes
+    no deletes of single rows, so files with rows of these keys are written again."""
+    rows = changes.filter(pc.invert(changes[DELETED])).drop_columns([DELETED])
+    existing = _existing(table, changes.select(list(IDENTITY)))
+    with table.transaction() as transaction:
+        if _FILE_SIZE not in table.properties:
+            transaction.set_properties({_FILE_SIZE: str(FILE_BYTES)})
+        if len(existing):
+            transaction.delete(_condition(existing))
+        if len(rows):
+            transaction.append(rows)
+        transaction.set_properties({NUMBER_PROPERTY: str(number)})
+
+
+def _existing(table: Any, wanted: pa.Table) -> pa.Table:
+    """Return the identities among `wanted` that have rows in the table. A condition is slow with
+    many keys, most of which are often new."""
+    columns = wanted.column_names
+    batches = table.scan(selected_fields=tuple(columns)).to_arrow_batch_reader()
+    found = [wanted.slice(0, 0)]
+    for batch in batches:
+        part = pa.table(batch).select(columns).cast(wanted.schema)
+        found.append(part.join(wanted, columns, join_type="left semi"))
+    return pa.concat_tables(found)
+
+
+def _condition(identities: pa.Table) -> Any:
+    """Return the condition that holds for the rows with these identities."""
+    from pyiceberg import expressions  # type: ignore[import-not-found, unused-ignore]
+
+    of: Any = expressions
+    keys = identities.group_by(["topic", "partition"]).aggregate([("key", "list")])
+    found = [
+        of.And(
+            of.EqualTo("topic", row["topic"]),
+            of.EqualTo("partition", row["partition"]),
+            of.In("key", row["key_list"]),
+        )
+        for row in keys.to_pylist()
+    ]
+    return of.Or(*found) if len(found) > 1 else found[0]
 
 
 def hint_of(error: Exception) -> str | None:

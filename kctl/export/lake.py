@@ -1,21 +1,20 @@
 """Delta Lake and Apache Iceberg: each run adds the files it exported to such a table as one
-version.
+version, or merges the changes in them (`latest_rows`).
 
 Tasks write files and the driver commits them to the manifest, as for Parquet. Finally the driver
-adds the new files to the lake's table through the lake's own library (delta-rs, pyiceberg).
+adds the new files to the lake's table, or merges their changes, through the lake's own library
+(delta-rs, pyiceberg).
 
-    <out>/_kctl/published/<number>.json       the files that kctl's version `number` adds
-
-That file is written before the lake's commit, and the commit records the number. After a crash,
-both together show which of the two steps have happened, so that no file is added twice, even if the
-lake's tools have rewritten or removed it since.
+The files of a version are written down before the lake's commit (`published`), and the commit
+records the version's number. After a crash, both together show which of the two steps have
+happened, so that no file is added twice, even if the lake's tools have rewritten or removed it
+since.
 """
 
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
-from functools import partial
 from typing import Any, Protocol
 
 import pyarrow as pa  # type: ignore[import-untyped]
@@ -29,15 +28,25 @@ from kctl.export.iceberg_catalog import (
     add_files,
     check_catalog,
     hint_of,
+    merge_changes,
     open_table,
 )
-from kctl.export.manifest import DIRECTORY, Manifest, WrittenFile
-from kctl.export.options import HIVE_NULL, ExportOptions, TableFormat
+from kctl.export.latest_rows import CHANGES, DELETED, groups, read_changes
+from kctl.export.manifest import Manifest, WrittenFile
+from kctl.export.options import HIVE_NULL, IDENTITY, Compression, ExportOptions, TableFormat
+from kctl.export.published import Published
 from kctl.export.values import make_decoder
 from kctl.runtime.real.object_store import storage_properties
 
-_PUBLISHED = f"{DIRECTORY}/published"
 _APP = "kctl"
+# The tables of a Delta merge.
+_ROW, _CHANGE = "row", "change"
+_CODECS = {
+    Compression.ZSTD: "ZSTD",
+    Compression.SNAPPY: "SNAPPY",
+    Compression.LZ4: "LZ4_RAW",
+    Compression.NONE: "UNCOMPRESSED",
+}
 
 
 class _Lake(Protocol):
@@ -49,6 +58,15 @@ class _Lake(Protocol):
 
     def add(self, number: int, files: Sequence[WrittenFile]) -> None:
         """Commit version `number`, which adds `files`."""
+        ...
+
+    def columns(self) -> pa.Schema:
+        """Return the table's columns."""
+        ...
+
+    def merge(self, number: int, changes: pa.Table) -> None:
+        """Commit version `number`, which merges changes with these columns and DELETED, at most one
+        of each key."""
         ...
 
     def delete_before(self, before_ms: int) -> int:
@@ -71,23 +89,53 @@ def check_lake(
             check_catalog(options, files.location(root))
 
 
-def publish(out: str, options: ExportOptions, manifest: Manifest) -> None:
-    """Add the manifest's new files to the lake's table; do nothing for other formats.
+def publish(out: str, options: ExportOptions, manifest: Manifest, *, are_new: bool = False) -> None:
+    """Add the manifest's new files to the lake's table, or merge their changes; do nothing for
+    other formats.
 
+    `are_new`: all of the manifest's rows are; what earlier versions have added is not read.
     StorageError with the library's message.
     """
     if not options.table_format.is_lake:
         return
-    files, root = Files.of(out)
+    place = _Place(out, options)
     with _named_failures(out):
-        opened = partial(_open, out, options)
-        lake, number = _complete_begun_version(opened, files, root, manifest)
-        known = {path for it in _versions(files, root) for path in json.loads(files.read(it))}
-        new = [each for row in manifest.rows for each in row.files if each.path not in known]
-        if new:
-            paths = json.dumps([each.path for each in new])
-            files.write(f"{root}/{_path(number + 1)}", paths.encode())
-            _add(opened, lake, number + 1, new)
+        lake, number = _complete_begun_version(place, manifest)
+        known = set() if are_new else place.published.paths()
+        new = [row for row in manifest.rows if any(it.path not in known for it in row.files)]
+        for rows in groups(new) if options.merges_changes else [new]:
+            added = [each for row in rows for each in row.files if each.path not in known]
+            if added:
+                number += 1
+                place.published.begin(number, (each.path for each in added))
+                _add(place, lake, number, added)
+        place.published.join()
+
+
+class _Place:
+    """Where a lake's table is, and which versions kctl has begun there."""
+
+    def __init__(self, out: str, options: ExportOptions) -> None:
+        self._out, self.options = out, options
+        self.files, self.root = Files.of(out)
+        self.published = Published(self.files, self.root)
+
+    def open(self) -> _Lake:
+        """Return the table as it is now; it is created if there is none."""
+        return _open(self._out, self.options)
+
+    def commit(self, lake: _Lake, number: int, added: Sequence[WrittenFile]) -> None:
+        """Commit version `number`."""
+        if self.options.merges_changes:
+            lake.merge(number, read_changes(self.files, self.root, added, lake.columns()))
+        else:
+            lake.add(number, added)
+
+    def remove_changes(self, paths: Iterable[str]) -> None:
+        """Delete files of changes that are merged."""
+        for path in paths:
+            if path.startswith(CHANGES) and self.files.find(f"{self.root}/{path}") is not None:
+                self.files.delete(f"{self.root}/{path}")
 
 
 def delete_before(out: str, options: ExportOptions, before_ms: int) -> int:
@@ -118,50 +166,40 @@ def _named_failures(out: str) -> Iterator[None]:
         raise StorageError(text, hint=hint_of(error)) from error
 
 
-def _add(
-    opened: Callable[[], _Lake], lake: _Lake, number: int, added: Sequence[WrittenFile]
-) -> None:
-    """Commit version `number`, which adds files.
+def _add(place: _Place, lake: _Lake, number: int, added: Sequence[WrittenFile]) -> None:
+    """Commit version `number`, which adds files or merges their changes.
 
     An object store may carry out a commit and answer with an error; its client repeats it and finds
     that the version exists. So after an error, the table shows whether it has the version.
     """
     try:
-        lake.add(number, added)
+        place.commit(lake, number, added)
     except Exception:
-        if opened().number() < number:
+        if place.open().number() < number:
             raise
+    place.remove_changes(each.path for each in added)
 
 
-def _complete_begun_version(
-    opened: Callable[[], _Lake], files: Files, root: str, manifest: Manifest
-) -> tuple[_Lake, int]:
+def _complete_begun_version(place: _Place, manifest: Manifest) -> tuple[_Lake, int]:
     """Complete the version that an interrupted run began; return the table and the newest version's
     number."""
-    lake = opened()
+    lake = place.open()
     done = lake.number()
-    begun = len(_versions(files, root))
+    begun = place.published.newest
     if begun > done + 1:
         raise StorageError(
-            f"The table has version {done} of kctl, but {root} has begun version {begun}",
+            f"The table has version {done} of kctl, but {place.root} has begun version {begun}",
             hint="the catalog or the table's log is another one, or was restored from a backup: "
             "restore it, or export to a new --out",
         )
+    paths = place.published.paths_of_newest()
     if begun > done:
-        paths = set(json.loads(files.read(f"{root}/{_path(begun)}")))
-        wanted = [each for row in manifest.rows for each in row.files if each.path in paths]
-        _add(opened, lake, begun, wanted)
-        lake = opened()
+        written = {each.path: each for row in manifest.rows for each in row.files}
+        _add(place, lake, begun, [written[path] for path in paths if path in written])
+        lake = place.open()
+    # A run may have died between the commit and this.
+    place.remove_changes(paths)
     return lake, max(begun, done)
-
-
-def _versions(files: Files, root: str) -> list[str]:
-    found = files.list(f"{root}/{_PUBLISHED}")
-    return [facts.path for facts in found if facts.name.endswith(".json")]
-
-
-def _path(number: int) -> str:
-    return f"{_PUBLISHED}/{number:08d}.json"
 
 
 def _partition_values(path: str) -> dict[str, str | None]:
@@ -221,6 +259,31 @@ class _Delta:
             actions, "append", self._schema, list(self._options.partition_by) or None,
             commit_properties=self._library.CommitProperties(app_transactions=[version]),
         )  # fmt: skip
+
+    def columns(self) -> pa.Schema:
+        """See _Lake."""
+        return pa.schema(self._table.schema().to_arrow())
+
+    def merge(self, number: int, changes: pa.Table) -> None:
+        """See _Lake."""
+        version = self._library.Transaction(_APP, number)
+        properties = self._library.CommitProperties(app_transactions=[version])
+        codec = _CODECS[self._options.compression]
+        merger = self._table.merge(
+            changes, " AND ".join(f"{_ROW}.{name} = {_CHANGE}.{name}" for name in IDENTITY),
+            source_alias=_CHANGE, target_alias=_ROW, commit_properties=properties,
+            writer_properties=self._library.WriterProperties(compression=codec),
+        )  # fmt: skip
+        is_deleted = f"{_CHANGE}.{DELETED}"
+        merger = merger.when_matched_delete(is_deleted)
+        merger = merger.when_matched_update_all(f"NOT {is_deleted}", except_cols=[DELETED])
+        merger.when_not_matched_insert_all(f"NOT {is_deleted}", except_cols=[DELETED]).execute()
+        if self.number() < number:
+            # A merge that changes nothing commits nothing.
+            self._table.create_write_transaction(
+                [], "append", self._schema, list(self._options.partition_by) or None,
+                commit_properties=properties,
+            )  # fmt: skip
 
     def delete_before(self, before_ms: int) -> int:
         """See `delete_before`. The files themselves remain until VACUUM."""
@@ -313,6 +376,15 @@ class _Iceberg:
         add_files(self._table, number, urls)
         self._save()
 
+    def columns(self) -> pa.Schema:
+        """See _Lake."""
+        return self._table.schema().as_arrow()
+
+    def merge(self, number: int, changes: pa.Table) -> None:
+        """See _Lake."""
+        merge_changes(self._table, number, changes)
+        self._save()
+
     def delete_before(self, before_ms: int) -> int:
         """See `delete_before`."""
         count = _delete_rows_before(self._table, before_ms)
@@ -363,6 +435,14 @@ class _IcebergInCatalog:
         """See _Lake."""
         urls = [self._files.location(f"{self._root}/{each.path}") for each in files]
         add_files(self._table, number, urls)
+
+    def columns(self) -> pa.Schema:
+        """See _Lake."""
+        return self._table.schema().as_arrow()
+
+    def merge(self, number: int, changes: pa.Table) -> None:
+        """See _Lake."""
+        merge_changes(self._table, number, changes)
 
     def delete_before(self, before_ms: int) -> int:
         """See `delete_before`."""

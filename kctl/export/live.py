@@ -25,6 +25,7 @@ from kctl.export.export import (
     run_plan,
     with_current_schema,
 )
+from kctl.export.in_order import check_order
 from kctl.export.lake import publish
 from kctl.export.live_plan import (
     LiveSplit,
@@ -145,7 +146,10 @@ async def export_live(
         partitions=len(ranges), earlier_rows=sum(row.rows for row in manifest.rows)
     )
     done = 0
-    for number, split in enumerate(plan_ranges(ranges, request.options, manifest.done())):
+    splits = plan_ranges(ranges, request.options, manifest.done())
+    if request.options.merges_changes:
+        check_order(splits, manifest.done())
+    for number, split in enumerate(splits):
         attempt, before = f"{request.run}-{number}", done - split.first_offset
 
         def report_position(position: int, before: int = before) -> None:
@@ -154,7 +158,7 @@ async def export_live(
         async for row in write_live_split(
             router, split, request.options, request.out, attempt, report_position
         ):
-            manifest.commit([row], replaces=request.options.latest_per_key)
+            manifest.commit([row], replaces=request.options.replaces_partitions)
             report.add(row)
             if on_row is not None:
                 on_row(row)
@@ -195,7 +199,7 @@ async def write_live_split(
 
     Nothing is committed. `progress` receives the next offset. Raises what `export_live` raises.
     """
-    wanted = await _latest(router, split, options) if options.latest_per_key else None
+    wanted = await _latest(router, split, options) if options.replaces_partitions else None
     reader = LiveReader(router, split, options)
     first, number, bytes_before = split.first_offset, 0, 0
     sink: TableSink | None = None
@@ -209,7 +213,7 @@ async def write_live_split(
                 if len(chosen):
                     sink.add(chosen)
             progress(reader.position)
-            is_full = sink.bytes_in >= options.file_bytes and wanted is None
+            is_full = sink.bytes_in >= options.split_bytes and wanted is None
             if is_full or reader.position >= reader.end:
                 stop = min(reader.position, reader.end)
                 row = sink.finish(first, stop)

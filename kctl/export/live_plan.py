@@ -141,13 +141,13 @@ def plan_ranges(
         topic, partition = topic_partition
         ended = (done or {}).get(topic_partition, [])
         each = (per_offset or {}).get(topic_partition, 0.0)
-        if options.latest_per_key:
+        if options.replaces_partitions:
             # A partition is one split, exported again when the log has changed.
             if first < end and (first, end) not in ended:
                 splits.append(LiveSplit(topic, partition, first, end, int((end - first) * each)))
             continue
         for gap_first, gap_end in gaps(first, end, ended):
-            count = max(1, round((gap_end - gap_first) * each / options.file_bytes))
+            count = max(1, round((gap_end - gap_first) * each / options.split_bytes))
             borders = cut_evenly(gap_first, gap_end, count)
             splits += [
                 LiveSplit(topic, partition, low, high, int((high - low) * each))

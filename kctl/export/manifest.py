@@ -111,8 +111,13 @@ class Manifest:
         self.rows: list[ManifestRow] = []
 
     @classmethod
-    def open(cls, out: str, options: ExportOptions, run: str) -> "Manifest":
+    def open(
+        cls, out: str, options: ExportOptions, run: str, *, adopts_new: bool = True
+    ) -> "Manifest":
         """Open the manifest below `out`, or create it.
+
+        What tasks of an interrupted run completed is committed, but not the first rows of a
+        partition unless `adopts_new`.
 
         UsageError if the table was made with other options, or if the directory holds something
         else.
@@ -129,7 +134,7 @@ class Manifest:
         else:
             manifest._roll_forward(manifest._load())
             if not options.latest_per_key:
-                manifest._adopt()
+                manifest._adopt(adopts_new=adopts_new)
             manifest.close()
         return manifest
 
@@ -227,15 +232,18 @@ class Manifest:
         for row in self.rows:
             self._place(row)
 
-    def _adopt(self) -> None:
+    def _adopt(self, *, adopts_new: bool) -> None:
         """Commit what tasks of an interrupted run completed, each offset range once."""
         taken = {key: list(ranges) for key, ranges in self.done().items()}
+        known = set(taken)
         found: list[ManifestRow] = []
         for facts in self._files.list(f"{self._root}/{_TMP}"):
             path = f"{facts.path}/{_ROW}"
             if self._files.find(path) is None:
                 continue
             row = ManifestRow.from_json(self._files.read(path).decode())
+            if not adopts_new and (row.topic, row.partition) not in known:
+                continue
             ranges = taken.setdefault((row.topic, row.partition), [])
             if all(row.end_offset <= first or row.first_offset >= end for first, end in ranges):
                 ranges.append((row.first_offset, row.end_offset))

@@ -113,7 +113,12 @@ EXTRA_COLUMNS = ("leaderEpoch", "producerId", "producerEpoch", "position")
 # Partition keys, and the columns they are derived from.
 PARTITION_COLUMNS = {"topic": "topic", "date": "timestamp", "hour": "timestamp"}
 
+# What identifies a row of a table with the latest record of each key: see `latest_rows`.
+IDENTITY = ("key", "topic", "partition")
+
 DEFAULT_FILE_BYTES = 256 * 1024 * 1024
+# The largest file of changes: see `latest_rows`.
+MERGED_FILE_BYTES = 32 * 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,12 +196,8 @@ class ExportOptions:
             )
 
     def _check_lake(self) -> None:
-        if self.table_format.is_lake and self.latest_per_key:
-            raise UsageError(
-                "--latest-per-key replaces files, but a lake keeps all versions",
-                hint="--format parquet; or keep all records in the lake, and query "
-                "max_by(value, offset) of each key",
-            )
+        if self.merges_changes:
+            self._check_merge()
         if (self.catalog is None) != (self.catalog_table is None):
             raise UsageError("--catalog and --catalog-table belong together")
         if self.catalog_table is not None:
@@ -219,11 +220,41 @@ class ExportOptions:
                         hint=f"--columns must name {column}, or leave out --partition-by {key}",
                     )
 
+    def _check_merge(self) -> None:
+        missing = [name for name in IDENTITY if name not in self.columns]
+        if missing:
+            raise UsageError(
+                f"The latest record of each key needs the column {missing[0]}",
+                hint="name key, topic and partition in --columns, or leave --columns out",
+            )
+        if set(self.partition_by) - {"topic"}:
+            raise UsageError(
+                "A key has one row in a lake, whatever day its record is from",
+                hint="--partition-by topic, or leave --partition-by out",
+            )
+
+    @property
+    def split_bytes(self) -> int:
+        """Return the bytes of log in a file; a merge holds a file of changes in memory."""
+        return min(self.file_bytes, MERGED_FILE_BYTES) if self.merges_changes else self.file_bytes
+
+    @property
+    def merges_changes(self) -> bool:
+        """Return whether the table has the latest record of each key by merges: see
+        `latest_rows`."""
+        return self.latest_per_key and self.table_format.is_lake
+
+    @property
+    def replaces_partitions(self) -> bool:
+        """Return whether the latest record of each key is found by exporting whole partitions."""
+        return self.latest_per_key and not self.table_format.is_lake
+
     @property
     def stored_columns(self) -> tuple[str, ...]:
         """Return the columns in the files. The topic may be in directory names instead, except for
         Iceberg."""
         is_in_path = "topic" in self.partition_by and self.table_format is not TableFormat.ICEBERG
+        is_in_path = is_in_path and not self.merges_changes
         return tuple(name for name in self.columns if not (is_in_path and name == "topic"))
 
     def fingerprint(self) -> dict[str, Any]:

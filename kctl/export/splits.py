@@ -79,8 +79,8 @@ def plan_log(
         end = end if first_unstable is None else min(end, first_unstable)
     splits = []
     for gap_first, gap_end in gaps(first, end, done):
-        pieces = _pieces(log, gap_first, gap_end, options.file_bytes)
-        groups = [pieces] if options.latest_per_key else _groups(pieces, options.file_bytes)
+        pieces = _pieces(log, gap_first, gap_end, options.split_bytes)
+        groups = [pieces] if options.replaces_partitions else _groups(pieces, options.split_bytes)
         splits += _as_splits(log, groups, gap_first, gap_end)
     return [_with_aborted(split, aborted) for split in splits]
 

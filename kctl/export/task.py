@@ -16,6 +16,7 @@ from pyarrow import compute as pc
 from kctl.arrow_files.files import Files
 from kctl.errors import CorruptDataError, StorageError, storage_failure
 from kctl.export.dead_letters import LetterFile
+from kctl.export.latest_rows import CHANGES, as_changes, change_schema, with_keys
 from kctl.export.manifest import ManifestRow, WrittenFile, leave_row, tmp_path
 from kctl.export.options import HIVE_NULL, ExportOptions, OnUndecodable
 from kctl.export.rows import LatestPerKey, SplitReader, raw_table
@@ -47,7 +48,7 @@ def write_split(
     """
     sink = TableSink(options, out, attempt, split.topic, split.partition)
     wanted = None
-    if options.latest_per_key:
+    if options.replaces_partitions:
         wanted = LatestPerKey()
         for columns in SplitReader(split, options).chunks():
             wanted.add(columns)
@@ -84,15 +85,21 @@ class TableSink:
         self._letters: LetterFile | None = None
         if options.dead_letters is not None:
             self._letters = LetterFile(options.dead_letters, tmp_path(attempt, "letters"))
+        self._schema = self._decoder.schema
+        if options.merges_changes:
+            self._schema = change_schema(self._schema)
         self.bytes_in = 0
         self.rows = 0
 
     def add(self, columns: RecordColumns) -> None:
         """Write records to the files of their directories."""
         self.bytes_in += int(columns.value_lengths.sum() + columns.key_lengths.sum())
-        for directory, chosen in self._by_directory(columns):
+        merges = self._options.merges_changes
+        for directory, chosen in self._by_directory(with_keys(columns) if merges else columns):
             raw = raw_table(chosen, self._topic, self._partition, self._names)
-            batch = self._without_refused(chosen, self._decoder.table(raw, self._headers(chosen)))
+            decoded = self._decoder.table(raw, self._headers(chosen))
+            batch = as_changes(decoded, chosen) if merges else decoded
+            batch = self._without_refused(chosen, batch)
             self.rows += batch.num_rows
             if batch.num_rows:
                 self._file(directory).write(batch)
@@ -159,6 +166,8 @@ class TableSink:
 
     def _by_directory(self, columns: RecordColumns) -> list[tuple[str, RecordColumns]]:
         """Return the records by the directory that `partition_by` assigns them to, in order."""
+        if self._options.merges_changes:
+            return [(CHANGES, columns)]
         keys = self._options.partition_by
         finest = "hour" if "hour" in keys else "date" if "date" in keys else None
         if finest is None:
@@ -193,7 +202,7 @@ class TableSink:
         self._files.make_parent(target)
         stream = self._files.create(target)
         writer = open_writer(
-            self._options.table_format, stream, self._decoder.schema, self._options.compression
+            self._options.table_format, stream, self._schema, self._options.compression
         )
         self._open[directory] = opened = _OpenFile(directory, number, path, target, writer)
         return opened

@@ -76,7 +76,8 @@ def _translated(
     at = mirror.number(partition.topic, number)
     if at is None:
         return TranslatedOffset(None, None, f"mirror {names[broker]} has not copied {number}")
-    found = mirror.translator.to_target(at, position)
+    translator = mirror.translator
+    found = translator.at_beginning(at, position) or translator.to_target(at, position)
     if found.to_partition is None or found.to_offset is None:
         return TranslatedOffset(None, None, f"mirror {names[broker]}: {found.reason}")
     return TranslatedOffset(ConsumedPartition(*found.to_partition), found.to_offset)

@@ -54,7 +54,7 @@ def map_gap(offsets: OffsetMap, source: tuple[int, int], target: tuple[int, int]
     The map's topic may have been deleted and begun again. If the map says where the mirror began,
     what precedes its first run was left out, and the target's records there are of others.
     """
-    if not offsets.runs or _is_whole(offsets, source[0]):
+    if not offsets.runs or offsets.covers(source[0]):
         return ""
     begin = offsets.runs[0]
     if source[0] >= begin.source_offset or target[0] >= begin.target_offset:
@@ -63,9 +63,3 @@ def map_gap(offsets: OffsetMap, source: tuple[int, int], target: tuple[int, int]
         f"the mirror's map begins at offset {begin.source_offset} of the source, and older records"
         " are at the target"
     )
-
-
-def _is_whole(offsets: OffsetMap, first: int) -> bool:
-    """Return whether the map is all that was copied from offset `first` of the source on."""
-    begin = offsets.begin
-    return begin is not None and begin.copy == offsets.copy and begin.source_offset <= first

@@ -38,6 +38,11 @@ class OffsetMap:
         """Return the source offset after the last copied record; None if the map is empty."""
         return self.runs[-1].source_end if self.runs else None
 
+    def covers(self, offset: int) -> bool:
+        """Return whether the map is all that was copied from source offset `offset` on."""
+        begin = self.begin
+        return begin is not None and begin.copy == self.copy and begin.source_offset <= offset
+
     def add(self, run: MappedRun) -> None:
         """Add a run that was read or written after the others."""
         if run.count <= 0:

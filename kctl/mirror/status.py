@@ -9,6 +9,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING
 
 from kctl.client.consumer import PartitionReader
+from kctl.counts import offset_range
 from kctl.errors import KctlError, NotFoundError
 from kctl.lazy_dataclass import dataclass
 from kctl.mirror.formats import MirrorPosition
@@ -187,7 +188,8 @@ def _status(
     at = position.offset
     lag = max(0, end - at)
     if at < start:
-        state, detail = MirrorState.LOST, f"offsets {at} to {start - 1} were deleted"
+        were = "was" if at == start - 1 else "were"
+        state, detail = MirrorState.LOST, f"{offset_range(at, start - 1)} {were} deleted"
     elif at > end:
         state, detail = MirrorState.LOST, f"the source ends at {end}, before the position"
     else:

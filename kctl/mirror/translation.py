@@ -48,11 +48,22 @@ class Translator:
             reason = f"the mirror has copied up to offset {done}"
             return Translation(partition, offset, target, reason=reason)
         first = offsets.runs[0]
-        if offset < first.source_offset and first.target_offset > 0:
+        if offset < first.source_offset and first.target_offset > 0 and not offsets.covers(offset):
             # Runs before it may have been lost with the map's topic.
             reason = f"the map begins at offset {first.source_offset}"
             return Translation(partition, offset, target, reason=reason)
         return Translation(partition, offset, target, offsets.to_target(offset))
+
+    def at_beginning(self, partition: TopicPartition, offset: int) -> Translation | None:
+        """Translate the offset at which the mirror begins, of a partition of which it has copied
+        nothing yet; None for any other. Records of others may be at the target already."""
+        offsets = self.maps.get(partition)
+        if offsets is None or offsets.runs or offsets.begin is None:
+            return None
+        begin = offsets.begin
+        if offset != begin.source_offset:
+            return None
+        return Translation(partition, offset, begin.target, begin.target_offset)
 
     def to_source(self, partition: TopicPartition, offset: int) -> Translation:
         """Translate an offset of the target."""

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import field
 from itertools import groupby, islice
 
-from kctl.counts import are, counted
+from kctl.counts import are, counted, offset_range
 from kctl.lazy_dataclass import dataclass
 from kctl.records.control import marker_batch
 from kctl.records.record_batch import INT32, INT64, LOG_OVERHEAD
@@ -219,9 +219,13 @@ class _LayoutPlanner:
         result = "they are not replaced"
         taken = self._taken_between(*gap)
         if taken:
-            result = f"offsets {taken[0][0]} to {taken[-1][1]} are taken from the replica"
+            first, last = taken[0][0], taken[-1][1]
+            verb = are(last - first + 1)
+            result = f"{offset_range(first, last)} {verb} taken from the replica"
         elif made:
-            result = f"offsets {made[0][0]} to {made[-1][1]} stay, without records"
+            first, last = made[0][0], made[-1][1]
+            verb = "stays" if first == last else "stay"
+            result = f"{offset_range(first, last)} {verb}, without records"
         length = stretch.end - stretch.position
         removed = f"{counted(length, 'byte')} {are(length)} removed"
         detail = f"{rule} at {stretch.position}: {removed}, {result}"
@@ -323,7 +327,7 @@ class _LayoutPlanner:
                 if self._table[i].leader_epoch == run.epoch:
                     found[i] = epoch
             detail = (
-                f"leader epoch {run.epoch} of offsets {run.first_offset} to {run.last_offset} "
+                f"leader epoch {run.epoch} of {offset_range(run.first_offset, run.last_offset)} "
                 f"becomes {epoch}, as before and after it"
             )
             self._layout.steps.append(Step("edit", run.path, detail))
@@ -392,7 +396,7 @@ class _LayoutPlanner:
                 ranges.append((base, first, last, 1))
         for base, first, last, count in ranges:
             noun = "batch" if count == 1 else "batches"
-            detail = f"offsets {first} to {last}, {count} {noun}, from {self._borrowed.name}"
+            detail = f"{offset_range(first, last)}, {count} {noun}, from {self._borrowed.name}"
             self._layout.steps.append(Step("take", self._path(base), detail))
 
     def _batch(self, i: int, first: int, epoch: int | None) -> list[Piece]:
@@ -438,9 +442,9 @@ class _LayoutPlanner:
     def _describe(self, path: str, fate: Fate, group: list[int]) -> Iterator[Step]:
         first, last = self._first(group[0]), self._last(group[-1])
         row = self._table[group[0]]
-        what = f"offsets {first} to {last} at {row.position}, {len(group)} batches"
-        if len(group) == 1:
-            what = f"offsets {first} to {last} at {row.position}"
+        what = f"{offset_range(first, last)} at {row.position}"
+        if len(group) > 1:
+            what += f", {len(group)} batches"
         if fate is Fate.DUPLICATE:
             yield Step("edit", path, f"{what}: the second copy is removed")
         elif fate is Fate.MOVED:
@@ -458,9 +462,9 @@ class _LayoutPlanner:
                 )
                 number = len(self._layout.set_aside)
                 detail = (
-                    f"the batch at {row.position} has offsets {row.first_offset} to "
-                    f"{row.last_offset}, which other batches have too, and has no place; it goes "
-                    f"to {SET_ASIDE}/{number} in the backup"
+                    f"the batch at {row.position} has "
+                    f"{offset_range(row.first_offset, row.last_offset)}, which other batches have "
+                    f"too, and has no place; it goes to {SET_ASIDE}/{number} in the backup"
                 )
                 yield Step("set aside", path, detail)
 

@@ -19,7 +19,7 @@ Kafka 0.7: kafka.log.Log.validateSegments, kafka.message.FileMessageSet.recover;
 
 from itertools import pairwise
 
-from kctl.counts import are, counted
+from kctl.counts import are, counted, offset_range
 from kctl.errors import UsageError
 from kctl.records.compression import GZIP
 from kctl.records.message07 import CODEC_MASK, HEADER_BYTES, SIZE, encode_entry
@@ -158,7 +158,7 @@ class _Planner:
             )
             return None
         first = segment.base_offset + position
-        reason = f"offsets {first} to {first + size - 1} are missing: {_what_fills(size)}"
+        reason = f"{offset_range(first, first + size - 1)} {are(size)} missing: {_what_fills(size)}"
         return Edit(position, segment.size, filler07(size), reason)
 
     def _edit(self, segment: Segment07, it: DamagedRange, *, is_last: bool) -> Edit | None:

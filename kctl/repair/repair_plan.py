@@ -11,7 +11,7 @@ Kafka 2.7 has no such tool; kafka.log.LogSegment.recover truncates the log inste
 from contextlib import suppress
 from dataclasses import field
 
-from kctl.counts import are, counted
+from kctl.counts import are, counted, offset_range
 from kctl.errors import CorruptDataError, UsageError
 from kctl.lazy_dataclass import dataclass
 from kctl.model import TopicPartition
@@ -441,7 +441,7 @@ class _Planner:
                 self._edit(path, _cut_of(touched))
                 self._plan.lost.append((touched[0].base_offset, touched[-1].last_offset))
         if not self._plan.segments:
-            raise UsageError(f"{self._directory}: has no batch with offsets {first} to {end - 1}")
+            raise UsageError(f"{self._directory}: has no batch with {offset_range(first, end - 1)}")
 
 
 def _cut_of(batches: list[FileBatch]) -> Edit:
@@ -451,7 +451,7 @@ def _cut_of(batches: list[FileBatch]) -> Edit:
     if first.magic == 2:
         fill = filler(first.base_offset, last.last_offset, max(0, first.partition_leader_epoch))
     removed = f"{counted(len(batches), 'batch')} {are(len(batches))} removed"
-    reason = f"offsets {first.base_offset} to {last.last_offset}: {removed}" + (
+    reason = f"{offset_range(first.base_offset, last.last_offset)}: {removed}" + (
         ", offsets stay" if fill else ""
     )
     return Edit(first.position, last.end, fill, reason)

@@ -15,6 +15,7 @@ they are reported at the end.
 from dataclasses import replace
 from typing import NamedTuple
 
+from kctl.counts import are, offset_range
 from kctl.verify.findings import Findings
 from kctl.verify.rules import Finding, Rule
 from kctl.verify.segment_walk import WalkedBatch
@@ -111,17 +112,19 @@ class OffsetChain:
             self.add_missing(
                 Finding(
                     path, Rule.MISSING_OFFSETS,
-                    f"offsets {expected} to {first - 1} are missing before this batch",
+                    f"{offset_range(expected, first - 1)} {are(first - expected)} missing before "
+                    "this batch",
                     batch.position, expected, first - 1,
                 )
             )  # fmt: skip
         elif batch.is_wrapper and last >= expected:
             return  # Its first offset was not known.
         elif self._fills_gap(first, last):
+            comes = "comes" if first == last else "come"
             self._findings.add(
                 Finding(
                     path, Rule.OFFSET_ORDER,
-                    f"offsets {first} to {last} come after offset {expected - 1}",
+                    f"{offset_range(first, last)} {comes} after offset {expected - 1}",
                     batch.position, first, last, batch.size,
                 )
             )  # fmt: skip

@@ -6,7 +6,7 @@ from kctl.admin import latency_probe
 from kctl.admin.admin_client import AdminClient
 from kctl.admin.latency_probe import KEY_PREFIX, LatencyProbe
 from kctl.admin.metrics_collector import MetricsCollector
-from kctl.errors import NotFoundError, UsageError
+from kctl.errors import ImpossibleError, NotFoundError
 from kctl.metrics.http_server import PageRequest
 from kctl.metrics.parse import parse_metrics
 from kctl.runtime.real.process_facts import process_facts
@@ -122,6 +122,6 @@ def test_a_topic_is_created_only_on_request_and_the_plan_is_shown(broker, probes
 
 def test_a_topic_with_records_of_others_is_not_written_to(broker, probes):
     broker.produce("orders", "an order")
-    with pytest.raises(UsageError, match="records that are not those of a probe"):
+    with pytest.raises(ImpossibleError, match="records that are not those of a probe"):
         probes.open("orders", creates=True)
     assert broker.end_offsets("orders") == {0: 1}

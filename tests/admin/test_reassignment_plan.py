@@ -15,7 +15,7 @@ from kctl.admin.reassignment_plan import (
     set_replication_factor,
     swap_leader,
 )
-from kctl.errors import UsageError
+from kctl.errors import ImpossibleError, UsageError
 from kctl.model import TopicPartition
 from kctl.replica_assignment import assign_replicas
 
@@ -215,7 +215,7 @@ def test_a_dead_broker_can_be_drained():
 
 
 def test_the_error_names_replicas_that_fit_on_no_broker():
-    with pytest.raises(UsageError, match="a-0 has 2 replicas: more than 1 broker"):
+    with pytest.raises(ImpossibleError, match="a-0 has 2 replicas: more than 1 broker"):
         drain(layout([1, 2], {"a-0": (1, 2)}), [2])
 
 
@@ -238,11 +238,14 @@ def test_more_replicas_go_to_racks_without_one_and_fewer_leave_crowded_racks():
 
 
 @pytest.mark.parametrize(
-    ("replication_factor", "words"),
-    [(0, "must be larger than 0"), (3, "larger than available brokers: 2")],
+    ("replication_factor", "error", "words"),
+    [
+        (0, UsageError, "must be larger than 0"),
+        (3, ImpossibleError, "larger than available brokers: 2"),
+    ],
 )
-def test_impossible_replication_factors_are_refused(replication_factor, words):
-    with pytest.raises(UsageError, match=words):
+def test_impossible_replication_factors_are_refused(replication_factor, error, words):
+    with pytest.raises(error, match=words):
         set_replication_factor(layout([1, 2], {"t-0": (1,)}), "t", replication_factor)
 
 
@@ -276,9 +279,9 @@ def test_a_replica_is_moved_and_a_leader_swapped_in_place():
     assert move(found, [tp], 2, 3).after == {tp: (1, 3)}
     assert swap_leader(found, [tp]).after == {tp: (2, 1)}
     assert swap_leader(found, [tp], 1).after == {}
-    with pytest.raises(UsageError, match="t-0 has no replica on broker 3, only on 1, 2"):
+    with pytest.raises(ImpossibleError, match="t-0 has no replica on broker 3, only on 1, 2"):
         swap_leader(found, [tp], 3)
-    with pytest.raises(UsageError, match="t-0 has a replica on broker 2 already"):
+    with pytest.raises(ImpossibleError, match="t-0 has a replica on broker 2 already"):
         move(found, [tp], 1, 2)
 
 

@@ -1,6 +1,7 @@
 """The lines that a broker's log has for events."""
 
 import ast
+import io
 import json
 import string
 from pathlib import Path
@@ -12,7 +13,7 @@ from kctl.broker.event_log import EVENT_LINES, LINES_PER_SECOND_MAX, EventLog
 from kctl.broker.loggers import CONTROLLER, GROUPS, NAMES, STATE_CHANGES, broker_levels
 from kctl.model import TopicPartition
 from kctl.runtime.log_levels import Loggers, LogLevel
-from kctl.runtime.real.trace import LineTrace
+from kctl.runtime.real.trace import LineTrace, PrefixedStream
 from tests.support.kctl_process import KctlBroker
 
 HOSTILE = "g\n[2026-01-01] INFO forged\x1b[2J"
@@ -127,3 +128,16 @@ def test_a_broker_logs_what_happens_to_it_once(tmp_path):
         "Broker 0 has stopped (kafka.server.KafkaServer)",
     ]
     assert [line for line in lines if line in expected] == expected
+
+
+@pytest.mark.parametrize("as_json", [False, True])
+def test_lines_of_several_processes_name_theirs(as_json):
+    """In JSON as a field: a prefix would be no JSON."""
+    stream = io.StringIO()
+    LineTrace(PrefixedStream(stream, "broker 2"), as_json=as_json).info("hello")
+    line = stream.getvalue()
+    if as_json:
+        found = json.loads(line)
+        assert (found["process"], found["msg"]) == ("broker 2", "hello")
+    else:
+        assert line.startswith("broker 2: [")

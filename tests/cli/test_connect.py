@@ -72,6 +72,15 @@ def test_command_line_then_environment_then_profile_then_file(environment, write
     assert server(properties=["bootstrap.servers=x:1"], bootstrap_server="option:1") == "option"
 
 
+def test_a_misspelt_variable_does_not_mean_localhost(environment):
+    environment["KCTL_BOOTSTRAP_SERVERS"] = "broker:1"
+    with pytest.raises(UsageError, match="KCTL_BOOTSTRAP_SERVERS is not read") as caught:
+        resolve(ConnectOptions(), environment)
+    assert "set KCTL_BOOTSTRAP_SERVER," in caught.value.hint
+    settings = resolve(ConnectOptions(bootstrap_server="option:1"), environment)
+    assert settings.bootstrap_servers == [("option", 1)]
+
+
 def test_an_unknown_profile_lists_the_known_ones(environment, write_config):
     write_config(PROFILES)
 

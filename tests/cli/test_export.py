@@ -63,6 +63,15 @@ def test_a_table_that_is_named_as_a_file_is_announced_as_a_directory(kctl, logs,
     assert "becomes a directory" not in kctl("export", logs, "--out", tmp_path / "table").err
 
 
+def test_a_table_is_not_written_to_standard_output(kctl, logs, tmp_path, monkeypatch):
+    """It was written to a directory called "-"."""
+    monkeypatch.chdir(tmp_path)
+    ran = kctl("export", logs, "--out", "-", "--format", "ndjson")
+    assert ran.status == 2
+    assert "a table is a directory, and cannot be written to standard output" in ran.err
+    assert not (tmp_path / "-").exists()
+
+
 def test_a_file_in_the_place_of_the_table_is_refused(kctl, logs, tmp_path):
     out = tmp_path / "orders.parquet"
     out.write_text("")

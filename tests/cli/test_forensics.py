@@ -231,6 +231,14 @@ def test_statistics_as_a_table_and_as_json(kctl, log):
     assert {"key": "k1", "records": 10} in figures["top_keys"]
 
 
+def test_statistics_of_an_empty_log_name_no_offsets(kctl, tmp_path):
+    (tmp_path / "t-0").mkdir()
+    empty = tmp_path / "t-0" / f"{0:020d}.log"
+    empty.touch()
+    lines = kctl("dump-log", "--stats", empty).out.splitlines()
+    assert lines[:2] == ["1 file, 0 bytes, 0 batches, 0 records", "no offsets"]
+
+
 def test_where_a_group_is_held(kctl, tmp_path):
     for number in range(4):
         (tmp_path / f"__consumer_offsets-{number}").mkdir()

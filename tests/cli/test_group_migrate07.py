@@ -16,9 +16,17 @@ def old(tmp_path_factory):
     """A broker of 0.7 with its ZooKeeper, and the positions between its messages."""
     port = apache_kafka.free_port()
     directory = tmp_path_factory.mktemp("old")
-    with KctlBroker(directory, "--kafka-0.7", "--zookeeper-port", str(port)) as broker:
+    words = (
+        "--kafka-0.7",
+        "--zookeeper-port",
+        str(port),
+        "--set",
+        "topic.partition.count.map=two:2",
+    )
+    with KctlBroker(directory, *words) as broker:
         ends = [write07(broker.port, "clicks", message_set([b"%d" % n])) for n in range(4)]
         write07(broker.port, "packed", message_set([b"a", b"b"], GZIP))
+        write07(broker.port, "two", message_set([b"in the first partition"], NONE))
         write07(broker.port, "late", message_set([b"not mirrored"], NONE))
         broker.zookeeper, broker.ends = f"127.0.0.1:{port}", ends
         yield broker
@@ -30,8 +38,8 @@ def target(tmp_path_factory, old):
     with KctlBroker(tmp_path_factory.mktemp("target")) as broker:
         run(
             "mirror", "run", "--source", f"kafka-0.7://{old.address}", "--target", broker.address,
-            "--topics", "clicks", "--topics", "packed", "--rename", "old.{topic}",
-            "--name", "old1", "--once",
+            "--topics", "clicks", "--topics", "packed", "--topics", "two",
+            "--rename", "old.{topic}", "--name", "old1", "--once",
         )  # fmt: skip
         yield broker
 
@@ -81,6 +89,18 @@ def test_a_group_continues_with_the_message_that_it_would_read_next(
     # It has read on since: its offsets are left alone, and reported.
     assert undone.status == 1
     assert "has changed since the migration" in undone.out + undone.err
+
+
+def test_a_partition_without_messages_is_read_from_its_beginning(kctl, migrate, old, target):
+    with zookeeper_session(old.zookeeper) as store:
+        for number in range(2):
+            path = f"/consumers/partitions/offsets/two/0-{number}"
+            store.ensure_path(path)
+            store.set(path, b"0")
+    ran = migrate("partitions", "--mirror", "0=old1", "-y")
+    assert ran.status == 0, ran.err
+    found = kctl("group", "describe", "partitions", "-b", target.address, "-o", "json")
+    assert [it["committed_offset"] for it in found.documents[0]["partitions"]] == [0, 0]
 
 
 def test_a_position_that_no_mirror_has_copied_is_an_error(kctl, migrate, old, target):

@@ -90,6 +90,16 @@ def test_there_are_examples_of_every_command():
     assert {command for command, _ in EXAMPLES} == {" ".join(it.path) for it in bad_input.specs()}
 
 
+def test_examples_are_lines_of_their_own():
+    """click joins what follows a paragraph without an empty line before the backspace."""
+    joined = [
+        " ".join(it.path)
+        for it in bad_input.specs()
+        if re.search(r"\S[ \t]*\n[ \t]*\x08", it.help) or "\x08\n" not in it.help
+    ]
+    assert joined == []
+
+
 @pytest.fixture(scope="module")
 def kctl_broker(tmp_path_factory):
     """A broker of its own: the examples see, and leave, users, topics and groups."""

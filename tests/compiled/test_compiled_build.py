@@ -26,7 +26,7 @@ TESTED = (
     "tests/records/test_plain_records.py",
     "tests/runtime",
 )
-pytestmark = [pytest.mark.slow, pytest.mark.sim]
+pytestmark = [pytest.mark.slow, pytest.mark.sim, pytest.mark.long]
 
 
 def why_it_cannot_be_built():

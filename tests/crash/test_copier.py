@@ -20,7 +20,7 @@ from tests.support.local_cluster import LocalCluster
 from tests.support.mixed_cluster import MixedCluster
 from tests.support.zookeeper import running_zookeeper
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.long]
 
 RECORDS = int(os.environ.get("KCTL_COPIER_RECORDS", "6000"))
 KILLS = int(os.environ.get("KCTL_COPIER_KILLS", "6"))

@@ -175,24 +175,28 @@ def test_a_run_killed_at_any_moment_leaves_a_table_with_the_columns(tmp_path, mo
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("table_format", [TableFormat.DELTA, TableFormat.ICEBERG])
-def test_a_lakes_table_has_the_columns_of_all_versions(tmp_path, table_format, monkeypatch):
+@pytest.mark.parametrize("latest", [False, True])
+def test_a_lakes_table_has_the_columns_of_all_versions(tmp_path, table_format, latest, monkeypatch):
+    """All records have one key: with `latest`, the table has the last one that can be decoded."""
     pytest.importorskip("deltalake" if table_format is TableFormat.DELTA else "pyiceberg")
     kind = lake._Delta if table_format is TableFormat.DELTA else lake._Iceberg
-    add = kind.add
+    step = "merge" if latest else "add"
+    real_step = getattr(kind, step)
 
-    def killed_once(self, number, files):
+    def killed_once(self, number, added):
         if number == 2:
-            monkeypatch.setattr(kind, "add", add)
+            monkeypatch.setattr(kind, step, real_step)
             raise KilledError
-        add(self, number, files)
+        real_step(self, number, added)
 
     # Killed between the commit of the columns and that of the files.
-    monkeypatch.setattr(kind, "add", killed_once)
+    monkeypatch.setattr(kind, step, killed_once)
+    words = {"table_format": table_format, "latest_per_key": latest}
     with pytest.raises(KilledError):
-        exported_twice(tmp_path, Registry(), "first", table_format=table_format)
-    exported_twice(tmp_path, Registry(), "run", table_format=table_format)
+        exported_twice(tmp_path, Registry(), "first", **words)
+    exported_twice(tmp_path, Registry(), "run", **words)
     found = read(tmp_path / "table", table_format).sort_by("offset")["value"].to_pylist()
-    assert found == [row | {"more": None} for row in ROWS]
+    assert found == [row | {"more": None} for row in (ROWS[1:] if latest else ROWS)]
     assert letters(tmp_path, "offset") == [(2,)]
 
 

@@ -4,18 +4,22 @@ import pytest
 
 from kctl.admin.admin_client import AdminClient
 from kctl.arrow_files.log_discovery import find_logs
-from kctl.errors import UsageError
+from kctl.errors import NotFoundError, StorageError, UsageError
+from kctl.export import lake
 from kctl.export.export import ExportRequest
 from kctl.export.follow import Follower
 from kctl.export.follow_sources import BrokerSource, DirectorySource
 from kctl.export.live import RecordsGoneError
 from kctl.export.manifest import Manifest
 from kctl.export.options import ExportOptions, TableFormat
+from kctl.export.published import Published
 from kctl.export.splits import plan_log
 from kctl.runtime.real import make_runtime
+from kctl.runtime.real.disk import RealDisk
 from kctl.runtime.trace import NullTrace
 from kctl.testing.kafka_broker import KafkaBroker
-from tests.export.log_files import batch_of, rows_of
+from tests.export.log_files import batch_of, rows_of, write_segment
+from tests.export.test_lake import read
 
 
 @pytest.fixture
@@ -221,3 +225,58 @@ def test_topics_of_brokers_are_followed_with_their_new_partitions(runtime, tmp_p
         assert rows == [("ordered", 1, 0), ("orders", 0, 0), ("orders", 0, 1), ("orders", 0, 2)]
         assert (len(run.commits), run.said) == (2, [])
         admin.close()
+
+
+def test_the_beginning_of_a_partition_is_exported_even_if_it_failed_first(log, follow, tmp_path):
+    """The table began where the first split that succeeded began, and the records before it never
+    came."""
+    for offset in range(0, 120, 30):
+        write_segment(RealDisk(), log.parent, offset, [batch_of(offset, 30)])
+    run = follow(file_bytes=1024)
+    source = run.follower._source
+    write, failed = source.write, []
+
+    def fail_once(request, split, attempt):
+        if not failed:
+            failed.append(split.first_offset)
+            raise NotFoundError("a segment is gone")
+        return write(request, split, attempt)
+
+    source.write = fail_once
+    run.round()
+    assert failed == [0]
+    # What is not committed yet is no beginning of a later run, either.
+    assert not list((tmp_path / "table").glob("*.parquet"))
+    again = follow(file_bytes=1024)
+    again.round()
+    assert offsets(tmp_path / "table") == list(range(120))
+    run = follow(file_bytes=1024)
+    run.round()
+    assert offsets(tmp_path / "table") == list(range(120))
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")
+def test_a_commit_does_not_read_what_earlier_ones_have_added(log, follow, tmp_path, monkeypatch):
+    """Each round read the names of all files since the table's first day."""
+    pytest.importorskip("deltalake")
+    reads = []
+    paths = Published.paths
+    monkeypatch.setattr(Published, "paths", lambda self: reads.append(1) or paths(self))
+    run = follow(table_format=TableFormat.DELTA)
+    for offset in range(0, 50, 10):
+        append(log, batch_of(offset))
+        run.round()
+    assert len(reads) == 1
+    assert run.follower.report.rows == 50
+    # What a failed commit has left is looked for by the next one.
+    monkeypatch.setattr(lake._Delta, "add", lambda *_: (_ for _ in ()).throw(OSError("full")))
+    append(log, batch_of(50))
+    with pytest.raises(StorageError, match="full"):
+        run.round()
+    monkeypatch.undo()
+    run.follower._commit()
+    append(log, batch_of(60))
+    run.round()
+    found = read(tmp_path / "table", TableFormat.DELTA)
+    assert sorted(found["offset"].to_pylist()) == list(range(70))

@@ -3,6 +3,7 @@
 `KCTL_FOLLOW_KILLS=50 KCTL_TEST_SEED=7` for more kills.
 """
 
+import json
 import os
 import random  # noqa: TID251 - the seed enters here
 import signal
@@ -111,7 +112,8 @@ def written_topic():
                 for partition in range(3):
                     for _ in range(5):
                         value = value_of(partition, counts[partition])
-                        broker.produce("orders", value, partition=partition)
+                        key = b"k%d" % (counts[partition] % 11)
+                        broker.produce("orders", value, key=key, partition=partition)
                         counts[partition] += 1
                 is_over.wait(0.02)
 
@@ -190,6 +192,38 @@ def test_a_lake_has_each_record_once_after_kills_at_random_moments(tmp_path, tab
     found = read(table, table_format).select(["topic", "partition", "offset", "value"])
     rows = sorted(tuple(row.values()) for row in found.to_pylist())
     assert rows == logged
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("table_format", [TableFormat.DELTA, TableFormat.ICEBERG])
+def test_a_lake_has_the_last_record_of_each_key_after_kills_at_random_moments(
+    tmp_path, table_format
+):
+    pytest.importorskip("deltalake" if table_format is TableFormat.DELTA else "pyiceberg")
+    table = tmp_path / "table"
+    with written_topic() as (broker, end):
+        words = ("-b", broker.bootstrap_servers, "-t", "orders", "-f", table_format.value)
+        words += ("--out", table, "--latest-per-key")
+        kill_repeatedly(words, table, LAKE_KILLS)
+        counts = list(end())
+        follow_until(words, lambda: merged_ends(table) == counts)
+        last = {(it.partition, it.key): it for it in broker.records("orders")}
+    found = read(table, table_format).select(["partition", "key", "offset", "value"])
+    rows = sorted(tuple(row.values()) for row in found.to_pylist())
+    assert rows == sorted((*key, it.offset, it.value) for key, it in last.items())
+
+
+def merged_ends(table):
+    """The ends of the three partitions whose changes are merged and removed."""
+    if list(table.glob("_kctl/changes/*")):
+        return None
+    ends = [0, 0, 0]
+    for path in table.glob("_kctl/manifest/*.jsonl"):
+        for line in path.read_text().splitlines():
+            row = json.loads(line)
+            ends[row["partition"]] = max(ends[row["partition"]], row["end_offset"])
+    return ends
 
 
 def records_of(broker):

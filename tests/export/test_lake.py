@@ -1,13 +1,14 @@
 """Delta and Iceberg tables have each row of the log once, whatever crashed in between."""
 
 import sys
+from contextlib import contextmanager, nullcontext
 
 import pytest
 
 from kctl.arrow_files.files import Files
 from kctl.cli.app import run as kctl
 from kctl.errors import StorageError, UsageError
-from kctl.export import lake
+from kctl.export import lake, published
 from kctl.export.lake import check_lake
 from kctl.export.options import FieldFormat, TableFormat
 from kctl.model import Position, PositionKind
@@ -72,44 +73,79 @@ class Killed(BaseException):
     """An exception that no `except` of kctl catches."""
 
 
+class Mortal:
+    """Kills a run before its n-th use of the file system, and right after the lake's own commit,
+    the method `step` of `kind`, if that is the n-th use."""
+
+    def __init__(self, monkeypatch, kind=None, step=""):
+        self._monkeypatch = monkeypatch
+        self._places = [(Files, "_do", Files._do)]
+        if kind is not None:
+            self._places.append((kind, step, getattr(kind, step)))
+        self.left = 0
+
+    @contextmanager
+    def dies_after(self, uses):
+        """Within the block, raise Killed after so many uses."""
+        self.left = uses
+        (files, do, real_do), *commits = self._places
+        self._monkeypatch.setattr(files, do, lambda *words: self._use() or real_do(*words))
+        for kind, step, real_step in commits:
+            self._monkeypatch.setattr(
+                kind, step, lambda *words, real=real_step: (real(*words), self._use())
+            )
+        try:
+            yield
+        finally:
+            for place in self._places:
+                self._monkeypatch.setattr(*place)
+
+    def _use(self):
+        self.left -= 1
+        if self.left < 0:
+            raise Killed
+
+
 @lakes
 def test_run_killed_at_any_moment_is_continued(orders, export, tmp_path, monkeypatch, table_format):
     """Killed before its n-th use of the file system from the first file on, and right after the
     lake's own commit."""
     kind = lake._Delta if table_format is TableFormat.DELTA else lake._Iceberg
-    real_do, real_add = Files._do, kind.add
-    left, kills = 0, 0
-
-    def mortal(self, path, work):
-        nonlocal left
-        left -= 1
-        if left < 0:
-            raise Killed
-        return real_do(self, path, work)
-
-    def mortal_add(self, *words):
-        nonlocal left
-        real_add(self, *words)
-        left -= 1
-        if left < 0:
-            raise Killed
-
     pytest.importorskip("deltalake" if table_format is TableFormat.DELTA else "pyiceberg")
+    mortal, kills = Mortal(monkeypatch, kind, "add"), 0
     while True:
-        left, out = kills, f"table{kills}"
-        monkeypatch.setattr(Files, "_do", mortal)
-        monkeypatch.setattr(kind, "add", mortal_add)
+        out = f"table{kills}"
         try:
-            export(orders, out=out, table_format=table_format)
+            with mortal.dies_after(kills):
+                export(orders, out=out, table_format=table_format)
             break
         except Killed:
             kills += 1
-        finally:
-            monkeypatch.setattr(Files, "_do", real_do)
-            monkeypatch.setattr(kind, "add", real_add)
         export(orders, out=out, table_format=table_format)
         assert offsets(tmp_path / out, table_format) == list(range(100))
     assert kills > 15
+
+
+def test_many_versions_are_joined_whatever_kills_a_run(tmp_path, export, monkeypatch):
+    """Killed before its n-th use of the file system, in the sixth run of seven."""
+    pytest.importorskip("deltalake")
+    monkeypatch.setattr(published, "JOINED_MIN", 2)
+    mortal, kills, is_killed = Mortal(monkeypatch), 0, True
+    while is_killed:
+        out, logs, is_killed = f"table{kills}", tmp_path / f"logs{kills}" / "orders-0", False
+        for number in range(7):
+            write_segment(RealDisk(), logs, number * 10, [batch_of(number * 10)])
+            try:
+                with mortal.dies_after(kills) if number == 5 else nullcontext():
+                    export(logs, out=out, table_format=TableFormat.DELTA)
+            except Killed:
+                is_killed = True
+        assert offsets(tmp_path / out, TableFormat.DELTA) == list(range(70))
+        names = {it.name for it in (tmp_path / out / "_kctl" / "published").iterdir()}
+        assert len(names) <= 4
+        assert len([it for it in names if it.endswith(".all.json")]) == 1
+        kills += 1
+    assert kills > 20
 
 
 def test_files_rewritten_by_delta_are_not_added_again(orders, export, tmp_path):
@@ -191,11 +227,6 @@ def test_missing_library_of_a_lake_is_reported_before_the_work(
 @pytest.mark.parametrize(
     ("words", "way_out"),
     [
-        ({"table_format": TableFormat.DELTA, "latest_per_key": True}, "--format parquet; or keep"),
-        (
-            {"table_format": TableFormat.ICEBERG, "latest_per_key": True},
-            "--format parquet; or keep",
-        ),
         (
             {"table_format": TableFormat.ICEBERG, "partition_by": ("date",), "columns": ("value",)},
             "--columns must name timestamp",

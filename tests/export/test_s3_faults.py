@@ -15,7 +15,7 @@ from tests.export.log_files import batch_of, write_segment
 from tests.support.faulty_proxy import faulty_proxy
 from tests.support.moto_server import CREDENTIALS, running_moto
 
-pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore")]
+pytestmark = [pytest.mark.slow, pytest.mark.long, pytest.mark.filterwarnings("ignore")]
 SEED = int(os.environ.get("KCTL_TEST_SEED", "1"))
 ROOT = Path(__file__).parents[2]
 # A run that hangs fails its test; on a busy machine, Spark alone starts for a minute.

@@ -12,7 +12,7 @@ from tests.export.log_files import rows_of
 from tests.support import spark_cluster
 from tests.table_import.test_load import records_in, table_of
 
-pytestmark = [pytest.mark.spark, pytest.mark.slow]
+pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.long]
 
 
 @pytest.fixture(scope="module")

@@ -11,7 +11,7 @@ import pytest
 
 from tests.support.spark_cluster import python_without_kctl
 
-pytestmark = [pytest.mark.spark, pytest.mark.slow]
+pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.long]
 ROOT = Path(__file__).parents[2]
 # Conditions, and the partitions and offsets that satisfy them: each partition has 50 records, whose
 # values are the numbers of orders-0, orders-1, orders-0, ... All but the last two are planned when

@@ -176,6 +176,26 @@ def test_a_stop_cancels_the_job_and_the_next_run_continues(follow, runtime, tmp_
     assert [offsets(tmp_path / "table", it) for it in range(3)] == [list(range(10))] * 3
 
 
+def test_changes_of_executors_are_merged(follow, tmp_path):
+    """The tasks of a partition finish in any order."""
+    pytest.importorskip("deltalake")
+    logs = tmp_path / "logs"
+    merged = {"table_format": TableFormat.DELTA, "latest_per_key": True, "file_bytes": 1024}
+    for partition in range(2):
+        batches = [batch_of(20 * n, 20) for n in range(10)]
+        write_segment(RealDisk(), logs / f"orders-{partition}", 0, batches)
+    run = follow(**merged)
+    assert run.round()
+    write_segment(RealDisk(), logs / "orders-1", 200, [batch_of(200, 3)])
+    assert run.round()
+
+    found = read(tmp_path / "table", TableFormat.DELTA).to_pylist()
+    # Seven keys: the last seven records of a partition.
+    wanted = [(0, it) for it in range(193, 200)] + [(1, it) for it in range(196, 203)]
+    assert sorted((it["partition"], it["offset"]) for it in found) == wanted
+    assert run.said == []
+
+
 @pytest.mark.parametrize("table_format", [TableFormat.PARQUET, TableFormat.DELTA])
 def test_new_columns_topics_and_expired_days_on_spark(spark, runtime, tmp_path, table_format):
     pytest.importorskip("fastavro")

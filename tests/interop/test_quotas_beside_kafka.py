@@ -212,7 +212,13 @@ def produced(address, topic):
 @pytest.mark.parametrize("which", [0, 1], ids=["kctl", "apache"])
 def test_a_producer_that_ignores_its_pause_is_not_served(addresses, which):
     address = addresses[which]
-    topics = [create_topics.CreatableTopic(name="muted", num_partitions=1, replication_factor=1)]
+    # The records are old: a broker would delete them 30 seconds after its start.
+    keeps = create_topics.CreateableTopicConfig(name="retention.ms", value="-1")
+    topics = [
+        create_topics.CreatableTopic(
+            name="muted", num_partitions=1, replication_factor=1, configs=[keeps]
+        )
+    ]
     request = create_topics.CreateTopicsRequest(topics=topics, timeout_ms=60_000)
     assert asked(address, request, 4, "maker")["topics"][0]["error_code"] == 0
     set_quota(address, "producer_byte_rate", 10.0, "greedy")

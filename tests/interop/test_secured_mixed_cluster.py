@@ -31,7 +31,7 @@ BROKERS = (1, 3, 4)
 DENIED = "TOPIC_AUTHORIZATION_FAILED"
 RECORDS_A_STEP = 300
 
-pytestmark = [pytest.mark.kafka, pytest.mark.slow]
+pytestmark = [pytest.mark.kafka, pytest.mark.slow, pytest.mark.long]
 
 
 @pytest.fixture

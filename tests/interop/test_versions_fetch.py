@@ -1,6 +1,8 @@
 """Fetch, ListOffsets, DeleteRecords and OffsetForLeaderEpoch in every version, on kctl and on
 Apache Kafka 2.7.2."""
 
+from functools import partial
+
 import pytest
 
 from kctl.protocol.api_keys import ApiKey
@@ -24,6 +26,13 @@ from tests.support.twin_requests import (
     read_down_converted,
     records,
 )
+
+
+@pytest.fixture
+def new_topic(new_topic):
+    """Topics that keep records with old timestamps, which Apache Kafka deletes 30 seconds after its
+    start."""
+    return partial(new_topic, retention_ms="-1")
 
 
 @pytest.mark.parametrize("version", HIGHEST[ApiKey.FETCH])

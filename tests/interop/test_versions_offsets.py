@@ -1,10 +1,21 @@
 """FindCoordinator, OffsetCommit, OffsetFetch and OffsetDelete in every version, on kctl and on
 Apache Kafka 2.7.2."""
 
+from functools import partial
+
+import pytest
+
 from kctl.protocol.api_keys import ApiKey
 from kctl.protocol.error_codes import ErrorCode
 from kctl.protocol.messages import find_coordinator, offset_commit, offset_delete
 from tests.support.twin_requests import HIGHEST, by_name, fetched
+
+
+@pytest.fixture
+def new_topic(new_topic):
+    """Topics that keep records with old timestamps, which Apache Kafka deletes 30 seconds after its
+    start."""
+    return partial(new_topic, retention_ms="-1")
 
 
 def commit_request(group, topic, version, *offsets, metadata="note", **fields):

@@ -17,7 +17,7 @@ from tests.mirror.killed_mirror import RECORDS_EACH, TOPIC, KilledMirror, read
 KILLS = int(os.environ.get("KCTL_MIRROR_KILLS", "6"))
 SEED = int(os.environ.get("KCTL_TEST_SEED", "1"))
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.long]
 
 
 def ids_of(items):

@@ -41,6 +41,24 @@ def test_a_thousand_offsets_are_translated_exactly(seed, rng_of):
     assert translator.to_source(ORDERS, end + 1).to_offset is None
 
 
+def test_where_a_mirror_begins_is_known_before_its_first_record():
+    """A group that has read a partition to its end, of which nothing was copied since."""
+    begin = MappedRun(ORDERS, "copy", 20, 0, 0)
+    position = {ORDERS: MirrorPosition(20, None, ORDERS)}
+    translator = Translator({ORDERS: OffsetMap([begin])}, position)
+    found = translator.at_beginning(ORDERS, 20)
+    assert (found.to_partition, found.to_offset) == (TopicPartition("copy", 0), 0)
+    assert [translator.at_beginning(ORDERS, it) for it in (19, 21)] == [None, None]
+    # Others may have written to the target: only the caller knows whether that matters.
+    assert translator.to_target(ORDERS, 20).to_offset is None
+    first = MappedRun(ORDERS, "copy", 30, 7, 5)
+    position = {ORDERS: MirrorPosition(35, None, ORDERS)}
+    translator = Translator({ORDERS: OffsetMap([begin, first])}, position)
+    assert [translator.to_target(ORDERS, it).to_offset for it in (20, 29, 31)] == [7, 7, 8]
+    # What precedes the mirror's beginning is at the target under no known offset.
+    assert translator.to_target(ORDERS, 19).reason == "the map begins at offset 30"
+
+
 @pytest.fixture
 def rng_of():
     from random import Random  # noqa: TID251 - seeded

@@ -43,6 +43,7 @@ from tests.protocol.instances import Instances
 from tests.protocol.mutations import mutate
 from tests.serve import bad_frames, costly_crowd, costly_kinds
 from tests.serve.costly_sweep import SPOILERS, Sweep, all_sweeps
+from tests.support.files_in_memory import files_in_memory
 from tests.support.filled_requests import array_paths, filled
 from tests.support.raw_requests import produce_request
 
@@ -398,7 +399,7 @@ def measured_broker() -> Iterator[tuple[KafkaBroker, TurnRecorder]]:
     """A broker with some data, whose loop measures turns in CPU time and reports each."""
     thresholds = gc.get_threshold()
     users = dict.fromkeys((costly_crowd.USER, costly_crowd.STRANGER), costly_crowd.PASSWORD)
-    with KafkaBroker(users=users, settings=costly_crowd.SETTINGS) as broker:
+    with files_in_memory(), KafkaBroker(users=users, settings=costly_crowd.SETTINGS) as broker:
         fill(broker)
         recorders: list[TurnRecorder] = []
         # Searches for cycles are kept short as in `kctl serve`.

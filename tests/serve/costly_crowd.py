@@ -21,6 +21,9 @@ SETTINGS = {
     "super.users": f"User:{USER}",
     "delegation.token.master.key": "master-key",
     "group.min.session.timeout.ms": "100",
+    # Files of deleted topics stay: a disk may take minutes for tens of thousands of directories,
+    # while the broker is not at rest.
+    "log.segment.delete.delay.ms": "3600000",
 }
 ANSWER_S = 60
 WIDE = 5_000

@@ -5,7 +5,13 @@ import os
 import time
 
 import pytest
-from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, Producer, TopicPartition
+from confluent_kafka import (
+    Consumer,
+    ConsumerGroupTopicPartitions,
+    KafkaException,
+    Producer,
+    TopicPartition,
+)
 from confluent_kafka.admin import AdminClient
 
 from kctl.protocol.messages.find_coordinator import FindCoordinatorRequest
@@ -102,10 +108,14 @@ def read(consumers, wanted):
 
 def is_at_the_end(consumer):
     """Whether a consumer has read all of its partitions."""
-    return all(
-        max(it.offset, 0) == consumer.get_watermark_offsets(it, PATIENCE_S)[1]
-        for it in consumer.position(consumer.assignment())
-    )
+    try:
+        return all(
+            max(it.offset, 0) == consumer.get_watermark_offsets(it, PATIENCE_S)[1]
+            for it in consumer.position(consumer.assignment())
+        )
+    except KafkaException:
+        # It has yet to find a leader.
+        return False
 
 
 def committed(cluster, group, topic):

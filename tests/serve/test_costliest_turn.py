@@ -25,6 +25,7 @@ GROSS_SECONDS = 0.5
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_no_turn_is_out_of_all_proportion():
     search = CostSearch(27, BYTES_MAX)
     costliest = search.run(rounds=ROUNDS)
@@ -38,6 +39,7 @@ def test_no_turn_is_out_of_all_proportion():
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_only_what_was_sent_is_measured_and_only_what_repeats_is_found():
     unsendable = Step(ApiKey.LEADER_AND_ISR, 0, 0, 10_000, "wide", repeats=2_000)
     nothing = Candidate((unsendable,), is_stranger=True)

@@ -147,3 +147,14 @@ def test_the_port_is_free_and_the_lock_gone_at_once(tmp_path):
             assert broker.stop() == 0
             broker.start()
         assert read_all(broker.address, "t", 1) == {}
+
+
+def test_a_crash_of_the_interpreter_reports_what_its_threads_did(tmp_path):
+    with KctlBroker(tmp_path) as broker:
+        broker.process.send_signal(signal.SIGSEGV)
+        assert wait_for_exit(broker) == -signal.SIGSEGV
+        assert "Fatal Python error: Segmentation fault" in broker.errors
+        assert "in run_until" in broker.errors
+        # As after a kill: the next start recovers.
+        broker.start()
+        assert broker.stop() == 0

@@ -7,6 +7,7 @@ import sys
 
 import pytest
 from kazoo.client import KazooClient
+from kazoo.exceptions import NoNodeError
 
 from tests.support.kctl_process import KctlBroker, serve_to_end
 from tests.support.waiting import PATIENCE_S, wait_for
@@ -39,9 +40,9 @@ def registration(server, number=1):
     client = KazooClient(server.address)
     client.start()
     try:
-        if client.exists(f"/brokers/ids/{number}") is None:
-            return None
         return json.loads(client.get(f"/brokers/ids/{number}")[0])
+    except NoNodeError:
+        return None
     finally:
         client.stop()
         client.close()

@@ -204,7 +204,7 @@ def offsets_count_before_the_end(patch):
     patch(GroupOffsets, "replay_in_transaction", replay_in_transaction)
 
 
-@planted("KIP-98 (loading of offsets)", 1)
+@planted("KIP-98 (loading of offsets)", 36)
 def aborted_offsets_count_after_loading(patch):
     """A coordinator that takes over counts the offsets of aborted transactions."""
 

@@ -126,6 +126,7 @@ def readable(log):
 
 
 @pytest.mark.sim
+@pytest.mark.long
 def test_a_flipped_bit_on_one_of_three_replicas_loses_nothing():
     lost = [words for seed in range(FLIPS) if (words := Story(seed).run())]
     assert not lost, "\n".join(lost)

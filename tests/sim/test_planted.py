@@ -18,6 +18,7 @@ def test_every_planted_bug_says_what_it_is():
 
 
 @pytest.mark.sim
+@pytest.mark.long
 @pytest.mark.parametrize("name", COMMON)
 def test_a_planted_bug_is_seen(name, monkeypatch):
     bug = PLANTED[name]

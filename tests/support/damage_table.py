@@ -10,6 +10,7 @@ from pathlib import Path
 
 from tests.support.archives import opened_archive
 from tests.support.damage import FORMATS, Damage, kinds_for
+from tests.support.files_in_memory import files_in_memory
 from tests.support.forensics import findings, readable_records, repair
 from tests.support.golden import GOLDEN
 
@@ -47,7 +48,7 @@ def cell(source: Path, work: Path, kind: Damage) -> tuple[str, int, bool] | None
 def table() -> str:
     """One row a kind of damage."""
     rows: dict[str, list[tuple[str, tuple[str, int, bool]]]] = {}
-    with tempfile.TemporaryDirectory() as directory:
+    with files_in_memory(), tempfile.TemporaryDirectory() as directory:
         with opened_archive(GOLDEN / "logs/clean.tar.xz") as tar:
             tar.extractall(directory)
         golden = Path(directory) / "logs-clean"

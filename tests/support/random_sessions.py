@@ -31,8 +31,8 @@ DIFFERENCES = {
     "FAILS_IN_APACHE_KAFKA": "batches that Apache Kafka cannot rewrite, with a negative epoch, "
     "or Zstandard for an old format, get UNKNOWN_SERVER_ERROR: in kctl what every other topic "
     "gives them",
-    "REFUSED_ONCE": "a producer's first batch in a log, with a sequence other than 0: kctl refuses "
-    "it until it is sent again",
+    "REFUSED_TWICE": "the first batch of a producer, with a sequence other than 0: kctl refuses "
+    "it until it is sent for the third time",
 }
 T0_MS = 1_600_000_000_000
 SEQUENCES = 2**31
@@ -208,7 +208,7 @@ class LogSession(Session):
         """Record sets for partition 0, 1, ...; None: nothing for it."""
         request = self.produce_request(record_sets)
         version = self.any_version(request.api, 7)
-        self.twins.asks_again = _is_refused_once
+        self.twins.asks_again = _is_refused
         answer = self.ask(request, version, but=self.comparable_produce, note=note)
         self.twins.asks_again = None
         found = answer["responses"][0]["partitions"] if answer else []
@@ -512,9 +512,9 @@ def by_partition(answer):
     return answer
 
 
-def _is_refused_once(answer):
-    """REFUSED_ONCE: Apache Kafka gives no such answer here."""
-    partitions = answer["responses"][0]["partitions"]
+def _is_refused(answer):
+    """REFUSED_TWICE: Apache Kafka gives no such answer here."""
+    partitions = answer["responses"][0].get("partitions", ())
     return any(it["error_code"] == ErrorCode.NOT_LEADER_OR_FOLLOWER for it in partitions)
 
 

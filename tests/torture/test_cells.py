@@ -12,7 +12,7 @@ import pytest
 
 from tests.torture.cells import Cell, play, text_of
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.long]
 
 SEED = int(os.environ.get("KCTL_SEED", "1"))
 PLAYED = [

@@ -150,7 +150,8 @@ class Reassignment:
 
     async def _update_assignment(self, tp: TopicPartition, moving: ReplicaAssignment) -> None:
         before = self._context.assignment(tp)
-        await self._write(tp, moving)  # U1
+        if moving != before:
+            await self._write(tp, moving)  # U1
         self._context.set_assignment(tp, moving)  # U2
         unwanted = [broker for broker in before.replicas if broker not in moving.replicas]
         state = self._context.leadership.get(tp)
@@ -223,7 +224,9 @@ class Reassignment:
         self._context.set_assignment(tp, done)  # B2
         await self._lead_from_target(tp, done)  # B3
         await self._stop(tp, assignment.removing)  # B4, B5
-        await self._write(tp, done)  # B6
+        if done != assignment:
+            # A write is as long as the topic is wide: a request may name each of its partitions.
+            await self._write(tp, done)  # B6
         await self._remove_from_znode([tp])  # B7
         self._batch.add_update_metadata([tp])  # B8
         self._cluster.deletion.resume([tp.topic])

@@ -6,6 +6,7 @@ Behaviour:
   this broker STALE_BROKER_EPOCH; neither changes anything.
 - Each partition is accepted or rejected on its own; a failed log directory is KAFKA_STORAGE_ERROR.
 - An invalid topic name would be a path into other directories: such a request is corrupt.
+- A deletion is confirmed once a power loss no longer undoes it.
 - Configs of topics that are new here are read from the store first, as they are not announced.
 
 Versions: LeaderAndIsr 0-4 (v2 groups by topic and has the broker epoch, KIP-380; v3 adding and
@@ -17,13 +18,14 @@ Kafka 2.7: kafka.server.KafkaApis.{handleLeaderAndIsrRequest, handleStopReplicaR
 from collections.abc import Container
 
 from kctl.broker.replication.leadership import leader_and_isr_states
-from kctl.broker.replies import reply_from, reply_in_turns
+from kctl.broker.replies import reply_from
 from kctl.broker.request import Request
 from kctl.broker.services import Services
 from kctl.configs.topic_name import check_topic_name
 from kctl.errors import CorruptDataError
 from kctl.protocol.error_codes import ApiError, ErrorCode
 from kctl.protocol.messages.leader_and_isr import LeaderAndIsrRequest, LeaderAndIsrResponse
+from kctl.protocol.messages.stop_replica import StopReplicaResponse
 from kctl.runtime.turns import done_in_turns
 from kctl.store.errors import ConnectionLossError, SessionExpiredError
 from kctl.work import Work
@@ -77,6 +79,15 @@ async def _leader_and_isr(services: Services, request: Request) -> None:
 
 
 def handle_stop_replica(services: Services, request: Request) -> None:
-    """Stop the replicas, and reply when all are stopped."""
-    work = services.leadership.stop_replicas(request.body)
-    reply_in_turns(services.runtime.scheduler, request, work)
+    """Stop the replicas, and reply when all are stopped and deletions are durable."""
+    reply_from(
+        services.runtime.scheduler, request, _stop_replica(services, request), "stop-replica"
+    )
+
+
+async def _stop_replica(services: Services, request: Request) -> None:
+    stopped = services.leadership.stop_replicas(request.body)
+    response = await done_in_turns(services.runtime.scheduler, stopped)
+    if not await services.replica_manager.log_manager.removal.make_durable():
+        response = StopReplicaResponse(error_code=ErrorCode.KAFKA_STORAGE_ERROR)
+    request.reply(response)

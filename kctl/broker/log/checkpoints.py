@@ -30,7 +30,7 @@ from kctl.storage.layout import (
     LOG_START_OFFSET_CHECKPOINT,
     RECOVERY_POINT_CHECKPOINT,
 )
-from kctl.work import Work, at_once, parts
+from kctl.work import Work, at_once, parts, while_wanted
 
 # Delay from the first deletion of a log to new checkpoints: a rewrite examines every log, and one
 # serves the thousands of deletions of a topic.
@@ -117,7 +117,7 @@ class Checkpoints:
         if job is not None:
             job()
         for log, truncations in examined.logs:
-            log.recovery_point_saved(truncations)
+            at_once(log.recovery_point_saved(truncations))
 
     # --- how ---------------------------------------------------------------------------------
 
@@ -255,10 +255,15 @@ class Checkpoints:
             if log.is_closed:
                 continue
             try:
-                log.recovery_point_saved(truncations)
+                saved = log.recovery_point_saved(truncations)
+                yield from while_wanted(saved, partial(_is_as_examined, log, truncations))
             except StorageError as error:
                 self._on_failure(path, str(error))
                 return
+
+
+def _is_as_examined(log: UnifiedLog, truncations: int) -> bool:
+    return not log.is_closed and log.truncations == truncations
 
 
 @dataclass(frozen=True, slots=True)

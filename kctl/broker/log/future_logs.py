@@ -206,6 +206,7 @@ class FutureLogs:
             # A leader's epoch begins before its first record.
             future.maybe_assign_epoch_start_offset(current.latest_epoch, future.log_end_offset)
         future.update_high_watermark(current.high_watermark)
+        future.producer_state.serve_like(current.producer_state)
         self.take_cleaned_offset(tp)
         log = self._rename(future, current.config)
         log.maybe_increment_log_start_offset(current.log_start_offset)

@@ -4,6 +4,9 @@ Requests that arrive while a flush runs are served together by the next one, so 
 determines how many share an fsync. The files are collected on the loop, fsynced in the background,
 several logs in parallel, and the result is recorded on the loop.
 
+A log with many segments that are not durable is flushed in several parts: the files of a part stay
+open until it has ended.
+
 A failed fsync is final, because the content of the disk is then unknown: `on_failure` takes the log
 directory offline and nothing in it is retried.
 """
@@ -11,7 +14,7 @@ directory offline and nothing in it is retried.
 from collections.abc import Callable, Iterable
 from dataclasses import field
 from functools import partial
-from itertools import islice
+from typing import NamedTuple
 
 from kctl.broker.log.local_log import FlushJob
 from kctl.broker.log.unified_log import UnifiedLog
@@ -22,6 +25,11 @@ from kctl.runtime.scheduler import Scheduler
 
 # Logs flushed together; each keeps files open meanwhile.
 LOGS_PER_FLUSH_MAX = 256
+# Segments of one log flushed together: one is written, and others were when it rolled.
+SEGMENTS_PER_LOG_MAX = 16
+# Segments of all logs flushed together, each of which keeps up to five files open, besides those
+# that are written.
+SEGMENTS_PER_FLUSH_MAX = 128
 
 
 @dataclass(slots=True)
@@ -64,8 +72,15 @@ def flush_together(
     return answer
 
 
-# Logs to flush, and the Future that their callers wait for.
-_Waiting = dict[UnifiedLog, Future[None]]
+class _Wait(NamedTuple):
+    """Callers that wait until a log is durable up to its end at that time."""
+
+    end: int
+    future: Future[None]
+
+
+# Logs that are flushed, and who waits for it.
+_Batch = dict[UnifiedLog, list[_Wait]]
 
 
 class GroupCommit:
@@ -85,7 +100,10 @@ class GroupCommit:
         self._scheduler = scheduler
         self._is_deleted = is_deleted
         self._on_failure = on_failure
-        self._waiting: _Waiting = {}
+        # Logs to flush, and the Future that their callers wait for.
+        self._waiting: dict[UnifiedLog, Future[None]] = {}
+        # Logs of which parts were flushed, and those who wait for more.
+        self._unfinished: _Batch = {}
         self._is_running = False
         self._clock: Callable[[], float] | None = None
         self._observe: Callable[[float], object] | None = None
@@ -109,18 +127,32 @@ class GroupCommit:
         return future
 
     def _start(self) -> None:
-        batch = dict(islice(self._waiting.items(), LOGS_PER_FLUSH_MAX))
-        for log in batch:
-            del self._waiting[log]
+        batch = self._take()
         logs = [log for log in batch if not log.is_closed]
 
         def done(flushed: Future[Flushed]) -> None:
             self._finish(batch, flushed.result())
 
-        flushing = flush_together(self._scheduler, logs, UnifiedLog.prepare_flush, self._clock)
+        flushing = flush_together(self._scheduler, logs, _prepare_part, self._clock)
         flushing.add_done_callback(done)
 
-    def _finish(self, batch: _Waiting, flushed: Flushed) -> None:
+    def _take(self) -> _Batch:
+        """Return the logs to flush next; those of which a part was flushed come after others."""
+        batch: _Batch = {}
+        segments = 0
+        for log in (*self._waiting, *self._unfinished):
+            if len(batch) == LOGS_PER_FLUSH_MAX or segments >= SEGMENTS_PER_FLUSH_MAX:
+                break
+            if log in batch:
+                continue
+            batch[log] = self._unfinished.pop(log, [])
+            future = self._waiting.pop(log, None)
+            if future is not None:
+                batch[log].append(_Wait(log.log_end_offset, future))
+            segments += min(log.local.unflushed_segments, SEGMENTS_PER_LOG_MAX) - 1
+        return batch
+
+    def _finish(self, batch: _Batch, flushed: Flushed) -> None:
         if self._observe is not None:
             for seconds in flushed.seconds:
                 self._observe(seconds)
@@ -133,13 +165,26 @@ class GroupCommit:
         for log, job in flushed.jobs:
             if log.log_directory not in errors and not log.is_closed:
                 log.complete_flush(job)
-        for log, future in batch.items():
-            error_of_log = errors.get(log.log_directory)
-            if error_of_log is None:
-                future.set_result(None)
-            else:
-                future.set_error(error_of_log)
-        if self._waiting:
+        ends = {log: job.offset for log, job in flushed.jobs if job.active is None}
+        for log, waits in batch.items():
+            self._answer(log, waits, errors.get(log.log_directory), ends.get(log))
+        if self._waiting or self._unfinished:
             self._start()
         else:
             self._is_running = False
+
+    def _answer(
+        self, log: UnifiedLog, waits: list[_Wait], error: StorageError | None, end: int | None
+    ) -> None:
+        """Answer those who waited for a flush of `log`, which ended at `end` if that is a part."""
+        for wait in waits:
+            if error is not None:
+                wait.future.set_error(error)
+            elif end is None or wait.end <= end or log.is_closed:
+                wait.future.set_result(None)
+            else:
+                self._unfinished.setdefault(log, []).append(wait)
+
+
+def _prepare_part(log: UnifiedLog) -> FlushJob:
+    return log.prepare_flush(limit=SEGMENTS_PER_LOG_MAX)

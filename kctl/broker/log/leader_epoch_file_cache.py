@@ -123,6 +123,11 @@ class LeaderEpochFileCache:
             files.append(self._disk.open(f"{self._directory}/{LEADER_EPOCH_CHECKPOINT}"))
             self.is_durable = True
 
+    def moved_to(self, directory: str) -> "LeaderEpochFileCache":
+        """Return these epochs, which continue in the directory's new name."""
+        self._directory = directory
+        return self
+
     def _replace(self, entries: list[EpochEntry]) -> None:
         self.entries = entries
         self.is_saved = self.is_durable = False

@@ -20,7 +20,7 @@ Kafka 2.7: kafka.log.Log; trunk's LocalLog
 
 from collections.abc import Callable, Sequence
 from dataclasses import field
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from kctl.broker.log.log_config import LogConfig
 from kctl.broker.log.log_segment import LogSegment, SegmentOptions
@@ -33,6 +33,8 @@ from kctl.runtime.entropy import Entropy
 from kctl.storage.layout import SWAP_SUFFIX, TRUNCATION_SUFFIX, file_name
 from kctl.storage.time_index import TimestampOffset
 
+# More than any log has.
+ALL_SEGMENTS: Final = 1 << 40
 # Takes the paths of renamed files, and the delay in milliseconds before their removal.
 RemoveFiles = Callable[[Sequence[str], int], object]
 
@@ -51,8 +53,9 @@ class FlushJob:
 
     disk: Disk
     offset: int
-    # The active segment when the job was made: its indexes are not covered.
-    active: LogSegment
+    # The active segment when the job was made: its indexes are not covered. None: the job ends with
+    # an older segment, and more jobs are needed.
+    active: LogSegment | None
     # The log's number of truncations; if it has changed since, the job has no effect.
     truncations: int
     # The .log files of segments; then indexes, snapshots and epochs.
@@ -210,15 +213,34 @@ class LocalLog:
 
     # --- flush -------------------------------------------------------------------------------
 
-    def prepare_flush(self, others: list[DiskFile], *, is_closing: bool = False) -> FlushJob:
-        """Return a job that makes everything durable, with saved indexes and open files.
+    @property
+    def unflushed_segments(self) -> int:
+        """Return the number of segments that a flush looks at."""
+        return len(self.segments.since(self.recovery_point))
 
-        `others` are further files of the log.
+    def flush_end(self, segments_max: int) -> int:
+        """Return the end offset of a flush of at most `segments_max` segments."""
+        suspects = self.segments.since(self.recovery_point)
+        if len(suspects) <= segments_max:
+            return self.log_end_offset
+        return suspects[segments_max].base_offset
+
+    def prepare_flush(
+        self, others: list[DiskFile], end: int, *, is_closing: bool = False
+    ) -> FlushJob:
+        """Return a job that makes everything below `end` durable, with saved indexes and open
+        files.
+
+        `end` is the log end offset or the start of a segment. `others` are further files of the
+        log.
         """
         segments = self.segments
+        is_whole = end == self.log_end_offset
         logs: list[DiskFile] = []
         if self.log_end_offset > self.recovery_point:
             for segment in segments.since(self.recovery_point):
+                if segment.base_offset >= end and not is_whole:
+                    break
                 logs.append(segment.records.file)
                 if is_closing or segment is not segments.active:
                     others += segment.index_files_to_flush()
@@ -235,8 +257,8 @@ class LocalLog:
             others += earlier.others
             directories += [it for it in earlier.directories if it not in directories]
         job = FlushJob(
-            self._disk, self.log_end_offset, segments.active, self.truncations, logs, others,
-            directories,
+            self._disk, end, segments.active if is_whole else None, self.truncations, logs,
+            others, directories,
         )  # fmt: skip
         self._flushes_under_way.append(job)
         return job
@@ -276,7 +298,7 @@ class LocalLog:
         """Record that what the job covered is durable, unless the log was truncated meanwhile."""
         self._flushes_under_way.remove(job)
         offset = job.offset
-        if job.active is not self.segments.active:
+        if job.active is not None and job.active is not self.segments.active:
             # Rolled meanwhile: recovery must examine the old segment until its indexes are durable,
             # too.
             offset -= 1
@@ -416,7 +438,7 @@ class LocalLog:
         self.segments.active.become_inactive()
 
     def close(self) -> None:
-        """Save the indexes and close all files; the caller has made them durable."""
+        """Save the indexes and close all files; the caller has completed and made them durable."""
         self._is_closed = True
         for segment in self.segments.all:
             segment.close()

@@ -10,7 +10,6 @@ from kctl.broker.log.log_config import LogConfig
 from kctl.broker.log.log_directory import LogDirectory
 from kctl.broker.log.log_loader import UNKNOWN_OFFSET, LoadedLog, LoadRequest, LogLoader
 from kctl.broker.log.open_segments import OpenSegments
-from kctl.broker.log.producer_state_manager import ProducerStateManager
 from kctl.broker.log.unified_log import UnifiedLog
 from kctl.configs.config_key import LONG_MAX
 from kctl.model import TopicPartition
@@ -81,22 +80,22 @@ class LogFactory:
         )
 
     def reopen(self, closed: UnifiedLog, path: str, config: LogConfig) -> UnifiedLog:
-        """Reopen a closed log whose directory is now called `path`. Raise StorageError."""
-        request = self._request(
-            closed.topic_partition,
-            path,
-            config,
-            had_clean_shutdown=True,
-            log_start_offset=closed.log_start_offset,
-            producers=closed.release_producers(path),
+        """Return the log that continues a closed one, whose directory is now called `path`; the
+        disk is not read (Kafka 2.7: `Log.renameDir`)."""
+        request = self._request(closed.topic_partition, path, config, had_clean_shutdown=True)
+        local, end = closed.local, closed.log_end_offset
+        loaded = LoadedLog(
+            local.segments.moved_to(path),
+            closed.log_start_offset,
+            # Closing made everything durable, whatever truncations are still announced.
+            end,
+            end,
+            *closed.release(path),
+            local.announced,
         )
-        loaded = self._load(request)
-        # Closing made it durable, whatever truncations are still announced.
-        loaded.recovery_point = loaded.log_end_offset
-        claimed = closed.local.claimed
-        log = self._log(closed.log_directory, request, loaded, is_durable=True, claimed=claimed)
+        log_dir = closed.log_directory
+        log = self._log(log_dir, request, loaded, is_durable=True, claimed=local.claimed)
         log.update_high_watermark(closed.high_watermark)
-        log.maybe_increment_log_start_offset(closed.log_start_offset)
         return log
 
     def _request(
@@ -110,7 +109,6 @@ class LogFactory:
         log_start_offset: int = UNKNOWN_OFFSET,
         gaps_allowed_below: int = 0,
         is_new: bool = False,
-        producers: ProducerStateManager | None = None,
     ) -> LoadRequest:
         return LoadRequest(
             tp,
@@ -123,7 +121,6 @@ class LogFactory:
             gaps_allowed_below=gaps_allowed_below,
             producer_expiration_ms=self._producer_expiration_ms,
             is_new=is_new,
-            producers=producers,
         )
 
     def _load(self, request: LoadRequest) -> LoadedLog:

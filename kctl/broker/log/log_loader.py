@@ -20,6 +20,8 @@ that segment on.
 Kafka 2.7: kafka.log.Log (`loadSegments`, `recoverLog`, `loadProducerState`); trunk's LogLoader
 """
 
+from collections.abc import Sequence
+
 from kctl.broker.log.leader_epoch_file_cache import LeaderEpochFileCache
 from kctl.broker.log.local_log import segment_options
 from kctl.broker.log.log_config import LogConfig
@@ -74,8 +76,6 @@ class LoadRequest:
     producer_expiration_ms: int = DEFAULT_EXPIRATION_MS
     # The directory has just been created, and is empty.
     is_new: bool = False
-    # The producers of the log that was closed just now in this directory, as of its end.
-    producers: ProducerStateManager | None = None
 
 
 @dataclass(slots=True)
@@ -89,7 +89,7 @@ class LoadedLog:
     producers: ProducerStateManager
     epochs: LeaderEpochFileCache
     # Announced truncations, which may not be in a checkpoint yet.
-    announced: list[int]
+    announced: Sequence[int]
 
 
 class LogLoader:
@@ -118,8 +118,7 @@ class LogLoader:
         self._names = set() if request.is_new else set(self._disk.list(self._directory))
         swaps = self._clear_leftovers()
         self._epochs = self._load_epochs()
-        # Those of a closed log are at its end, so that no snapshot is read.
-        self._producers = request.producers or self._make_producers()
+        self._producers = self._make_producers()
         damaged = self._load_segments()
         log_start_offset = min([request.log_start_offset, *self._announced])
         self._log_start_offset = max(log_start_offset, self._first_offset(swaps))

@@ -14,20 +14,23 @@ are damaged is not served; its files stay unchanged and the reason is kept (`dam
 Kafka 2.7: kafka.log.LogManager; KIP-112, KIP-113, KAFKA-10471
 """
 
-from collections import OrderedDict
+from collections import OrderedDict, deque
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 
 from kctl.broker.log.checkpoints import LOGS_PER_TURN, Checkpoints
 from kctl.broker.log.future_logs import FutureLogs, longer_of
-from kctl.broker.log.group_commit import GroupCommit, flush_together
+from kctl.broker.log.group_commit import SEGMENTS_PER_LOG_MAX, GroupCommit, flush_together
 from kctl.broker.log.index_files import IndexFileMaker
 from kctl.broker.log.log_cleaner import CleanerSettings, LogCleaner
 from kctl.broker.log.log_config import LogConfig
 from kctl.broker.log.log_dir_failure_channel import LogDirFailureChannel
 from kctl.broker.log.log_directory import LogDirectory
 from kctl.broker.log.log_factory import LogFactory
+from kctl.broker.log.log_removal import LogRemoval
 from kctl.broker.log.open_segments import DEFAULT_OPEN_SEGMENTS_MAX
 from kctl.broker.log.producer_state_manager import DEFAULT_EXPIRATION_MS, PRODUCERS_PER_STEP
+from kctl.broker.log.retention import DELETED_AT_ONCE
 from kctl.broker.log.unified_log import UnifiedLog
 from kctl.errors import CorruptDataError, LockedError, StorageError
 from kctl.lazy_dataclass import dataclass
@@ -37,7 +40,6 @@ from kctl.runtime.runtime import Runtime
 from kctl.runtime.scheduler import Timer
 from kctl.runtime.turns import alone_in_turns
 from kctl.storage.layout import (
-    delete_directory_name,
     directory_name,
     parse_directory_name,
 )
@@ -98,9 +100,10 @@ class LogManager:
         self._topic_config = topic_config
         self._options = options or LogManagerOptions()
         self.failure_channel = failure_channel or LogDirFailureChannel()
+        self.removal = LogRemoval(runtime, self.handle_log_dir_failure)
         self._factory = LogFactory(
             runtime,
-            self._remove_later,
+            self.removal.remove_later,
             self._rolled,
             open_segments_max=self._options.open_segments_max,
             producer_expiration_ms=self._options.producer_expiration_ms,
@@ -227,7 +230,7 @@ class LogManager:
             if parsed is None or not self._disk.is_directory(path):
                 continue
             if parsed.is_delete:
-                self._remove_later([path], self._default_config.file_delete_delay_ms)
+                self.removal.remove_later([path], self._default_config.file_delete_delay_ms)
             elif parsed.is_future:
                 tp = parsed.topic_partition
                 self.futures.load(directory, tp, path, self._config_of(tp.topic))
@@ -396,7 +399,9 @@ class LogManager:
         """Close a log that is no longer used and schedule the removal of its files."""
         log.abandon()
         delay_ms = log.config.file_delete_delay_ms
-        self._remove_later([self._rename_away(log.topic_partition, log.directory)], delay_ms)
+        self.removal.remove_later(
+            [self.removal.rename_away(log.topic_partition, log.directory)], delay_ms
+        )
         self._checkpoints.log_deleted(log)
 
     # --- moves between directories -----------------------------------------------------------
@@ -444,35 +449,8 @@ class LogManager:
         found = self.damaged.pop(topic_partition, None)
         if found is not None:
             path = f"{found[0]}/{directory_name(topic_partition)}"
-            renamed = self._rename_away(topic_partition, path)
-            self._remove_later([renamed], self._default_config.file_delete_delay_ms)
-
-    def _rename_away(self, topic_partition: TopicPartition, path: str) -> str:
-        uuid_hex = self._runtime.entropy.random_bytes(16).hex()
-        parent = path.rpartition("/")[0]
-        renamed = f"{parent}/{delete_directory_name(topic_partition, uuid_hex)}"
-        self._disk.rename(path, renamed)
-        return renamed
-
-    def _remove_later(self, paths: Sequence[str], delay_ms: int) -> None:
-        """Remove files or directories in the background; a failure is only logged."""
-
-        def remove() -> None:
-            for path in paths:
-                if self._disk.is_directory(path):
-                    self._disk.remove_tree(path)
-                else:
-                    self._disk.remove(path)
-
-        def run() -> None:
-            self._scheduler.background(remove).add_done_callback(report)
-
-        def report(done: Future[None]) -> None:
-            error = done.error()
-            if error is not None:
-                self._trace.warning(f"cannot remove {paths[0]}: {error}")
-
-        self._scheduler.call_later(delay_ms, run)
+            renamed = self.removal.rename_away(topic_partition, path)
+            self.removal.remove_later([renamed], self._default_config.file_delete_delay_ms)
 
     # --- flush -------------------------------------------------------------------------------
 
@@ -532,20 +510,30 @@ class LogManager:
     def delete_old_segments(self) -> Work[int]:
         """Delete segments beyond retention in every log; return how many."""
         now_ms = self._clock.wall_ms()
-        count = 0
-
-        def visit(log: UnifiedLog) -> None:
-            nonlocal count
-            if self.cleaner.is_cleaning(log):
-                # Cleaning would have to start over.
-                return
-            try:
-                count += log.delete_old_segments(now_ms)
-            except StorageError as error:
-                self.handle_log_dir_failure(log.log_directory, str(error))
-
-        yield from self._visit_all(visit)
+        count = units = 0
+        logs = deque(self.all_logs())
+        while logs:
+            if units >= LOGS_PER_TURN:
+                yield
+                units = 0
+            log = logs.popleft()
+            deleted = self._delete_old_segments_of(log, now_ms)
+            if deleted >= DELETED_AT_ONCE:
+                logs.append(log)
+            count += deleted
+            # A turn has LOGS_PER_TURN logs, or DELETED_AT_ONCE deleted segments.
+            units += 1 + deleted * LOGS_PER_TURN // DELETED_AT_ONCE
         return count
+
+    def _delete_old_segments_of(self, log: UnifiedLog, now_ms: int) -> int:
+        # Cleaning would have to start over.
+        if log.is_closed or self.cleaner.is_cleaning(log):
+            return 0
+        try:
+            return log.delete_old_segments(now_ms)
+        except StorageError as error:
+            self.handle_log_dir_failure(log.log_directory, str(error))
+            return 0
 
     def _expire_producers(self) -> Work[None]:
         now_ms = self._clock.wall_ms()
@@ -573,12 +561,21 @@ class LogManager:
         # Jobs run in order: after this one no job is running.
         await self._scheduler.background(lambda: None)
         logs = [log for log in (*self.all_logs(), *self.futures.all()) if not log.is_closed]
+        await self._flush_long(logs)
         for part in parts(logs, LOGS_CLOSED_PER_TURN):
             await self._close_logs(part)
         for path, directory in self._directories.items():
             if path in self.live_log_dirs:
                 self._close_directory(directory)
             directory.release()
+
+    async def _flush_long(self, logs: Sequence[UnifiedLog]) -> None:
+        """Flush the logs that have to keep many files open for it, part by part."""
+        for log in logs:
+            if log.local.unflushed_segments > SEGMENTS_PER_LOG_MAX:
+                # A failure takes the directory offline.
+                with suppress(StorageError):
+                    await self.flush_soon(log)
 
     async def _close_logs(self, logs: Sequence[UnifiedLog]) -> None:
         live = [log for log in logs if log.log_directory in self.live_log_dirs]

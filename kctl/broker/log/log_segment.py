@@ -482,9 +482,14 @@ class LogSegment:
             files.append(self.transaction_index.durable_file())
         return files
 
+    def moved_to(self, directory: str) -> None:
+        """Note that the directory of this closed segment has a new name."""
+        self._directory = directory
+        for index in (self.offset_index, self.time_index, self.transaction_index):
+            index.renamed(f"{directory}/{index.path.rpartition('/')[2]}")
+
     def close(self) -> None:
-        """Complete and save the indexes, release reserved space, close the file."""
-        self.become_inactive()
+        """Save the indexes and close the file; `become_inactive` has completed them."""
         was_open = self._records is not None
         self.release()
         if was_open:

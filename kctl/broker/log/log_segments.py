@@ -66,6 +66,12 @@ class LogSegments:
         first = max(0, self.floor_index(offset))
         return self.all[first:]
 
+    def moved_to(self, directory: str) -> "LogSegments":
+        """Return these closed segments, whose directory has a new name."""
+        for segment in self.all:
+            segment.moved_to(directory)
+        return self
+
     @property
     def size(self) -> int:
         """Return the bytes of all .log files."""

@@ -1,10 +1,10 @@
 """OpenSegments: limits the open segment files and selects the one to close.
 
 Second chance: a segment used since the last check returns to the end of the queue. Using a segment
-therefore costs a flag, not a queue operation; only opening costs one.
+therefore costs a flag, not a queue operation; only opening and closing cost one.
 """
 
-from collections import deque
+from collections import OrderedDict
 from typing import Protocol
 
 DEFAULT_OPEN_SEGMENTS_MAX = 1024
@@ -28,7 +28,7 @@ class OpenSegments:
 
     def __init__(self, limit: int = DEFAULT_OPEN_SEGMENTS_MAX) -> None:
         self.limit = limit
-        self._queue: deque[Releasable] = deque()
+        self._queue: OrderedDict[Releasable, None] = OrderedDict()
 
     def __len__(self) -> int:
         return len(self._queue)
@@ -37,15 +37,15 @@ class OpenSegments:
         """Register that `segment` has opened its file; another one may be closed for it."""
         queue = self._queue
         while len(queue) >= self.limit:
-            oldest = queue.popleft()
+            oldest = next(iter(queue))
             if oldest.is_recently_used:
                 oldest.is_recently_used = False
-                queue.append(oldest)
+                queue.move_to_end(oldest)
             else:
+                del queue[oldest]
                 oldest.release()
-        queue.append(segment)
+        queue[segment] = None
 
     def closed(self, segment: Releasable) -> None:
         """Register that `segment` has closed its file."""
-        if segment in self._queue:
-            self._queue.remove(segment)
+        self._queue.pop(segment, None)

@@ -25,19 +25,21 @@ from collections.abc import Iterable
 from typing import Final
 
 from kctl.broker.log.packed_producers import PackedProducers
-from kctl.broker.log.producer_state import (
-    BATCHES_KEPT,
-    BatchMetadata,
-    ProducerBatch,
-    ProducerState,
-)
+from kctl.broker.log.producer_state import BatchMetadata, ProducerBatch, ProducerState
+from kctl.broker.log.unknown_producers import UnknownProducers
 from kctl.broker.log.validation_rules import AppendOrigin
 from kctl.errors import CorruptDataError
 from kctl.lazy_dataclass import dataclass
 from kctl.model import TopicPartition
 from kctl.protocol.error_codes import ApiError, ErrorCode
+from kctl.protocol.primitives import Buffer
 from kctl.records.control import ControlRecordType
-from kctl.records.record_batch import NO_PRODUCER_EPOCH, SEQUENCE_MAX
+from kctl.records.record_batch import (
+    NO_PRODUCER_EPOCH,
+    RECORD_BATCH_OVERHEAD,
+    SEQUENCE_MAX,
+    read_header,
+)
 from kctl.runtime.disk import Disk, DiskFile
 from kctl.runtime.trace import Trace
 from kctl.storage.layout import SNAPSHOT_SUFFIX, file_name
@@ -49,24 +51,12 @@ from kctl.storage.producer_snapshot import (
 )
 from kctl.work import Work, at_once, parts
 
-# Batches of an unknown producer that are rejected before one is accepted: the number that a client
-# may have in flight after its first.
-REFUSALS_MAX: Final = BATCHES_KEPT - 1
-# Unknown producers whose batches were rejected; beyond it the table is cleared.
-REFUSED_PRODUCERS_MAX: Final = 1_000
 # Producers of a snapshot that are loaded in one step.
 PRODUCERS_PER_STEP: Final = 1_000
+# Files of snapshots removed between two turns of the loop, each of which waits for the file system.
+SNAPSHOTS_PER_STEP: Final = 8
 # transactional.id.expiration.ms, which in 2.7 also governs producer ids.
 DEFAULT_EXPIRATION_MS: Final = 7 * 24 * 60 * 60 * 1000
-
-
-@dataclass(slots=True)
-class RefusedBatches:
-    """The rejected batches of an unknown producer: its epoch, the lowest sequence, their number."""
-
-    producer_epoch: int
-    base_sequence: int
-    count: int = 0
 
 
 @dataclass(slots=True)
@@ -110,10 +100,8 @@ class ProducerStateManager:
         self._expiration_ms = expiration_ms
         self.producers: dict[int, ProducerState] = {}
         self.packed_producers = PackedProducers()
-        # Whether the log serves clients as a leader; clients send several batches at a time.
-        self.refuses_unknown_once = False
-        # By producer id; only producers that are not in `producers`.
-        self._refused: dict[int, RefusedBatches] = {}
+        # While the log serves clients as a leader: those that are not in `producers`.
+        self.unknown: UnknownProducers | None = None
         # By first offset, ascending.
         self._ongoing: OrderedDict[int, OpenTransaction] = OrderedDict()
         self._unreplicated: dict[int, OpenTransaction] = {}
@@ -138,9 +126,8 @@ class ProducerStateManager:
                 self._check_marker(state, batch)
             return
         if state is None:
-            is_doubtful = batch.base_sequence > 0 and self.refuses_unknown_once
-            if is_doubtful and origin is AppendOrigin.CLIENT:
-                self._check_unknown(batch)
+            if origin is AppendOrigin.CLIENT and self.unknown is not None:
+                self._check_unknown(batch, self.unknown)
             return
         self._check_epoch(state, batch)
         if origin is AppendOrigin.CLIENT:
@@ -152,29 +139,14 @@ class ProducerStateManager:
                 f"{batch.first_offset} in partition {self._topic_partition}",
             )
 
-    def _check_unknown(self, batch: ProducerBatch) -> None:
-        """Reject a batch of an unknown producer that is not its first, until it is sent again.
-
-        The records before it may have been removed by retention: then it must be accepted
-        (KIP-360). Or the batch before it was just rejected and is about to be resent: if this one
-        were accepted, that one could never be stored, and librdkafka would report it as delivered.
-        """
-        epoch, sequence = batch.producer_epoch, batch.base_sequence
-        refused = self._refused.get(batch.producer_id)
-        if refused is None or refused.producer_epoch != epoch:
-            if len(self._refused) >= REFUSED_PRODUCERS_MAX:
-                self._refused.clear()
-            refused = self._refused[batch.producer_id] = RefusedBatches(epoch, sequence)
-        elif sequence == refused.base_sequence or refused.count >= REFUSALS_MAX:
-            del self._refused[batch.producer_id]
-            return
-        refused.base_sequence = min(refused.base_sequence, sequence)
-        refused.count += 1
-        raise ApiError(
-            ErrorCode.NOT_LEADER_OR_FOLLOWER,
-            f"Sequence {sequence} of producerId {batch.producer_id} is the first that partition "
-            f"{self._topic_partition} received: resend it after its predecessors",
-        )
+    def _check_unknown(self, batch: ProducerBatch, unknown: UnknownProducers) -> None:
+        sequence = batch.base_sequence
+        if not unknown.accepts(batch.producer_id, batch.producer_epoch, sequence):
+            raise ApiError(
+                ErrorCode.NOT_LEADER_OR_FOLLOWER,
+                f"Sequence {sequence} of producerId {batch.producer_id} is the first that "
+                f"partition {self._topic_partition} received: resend it after its predecessors",
+            )
 
     def _check_epoch(self, state: ProducerState, batch: ProducerBatch) -> None:
         if batch.producer_epoch < state.producer_epoch:
@@ -224,6 +196,21 @@ class ProducerStateManager:
 
     # --- changes -----------------------------------------------------------------------------
 
+    def begin_leading(self) -> None:
+        """Serve clients, who send several batches at a time, as the leader of a new epoch."""
+        self.unknown = UnknownProducers()
+
+    def serve_like(self, other: "ProducerStateManager") -> None:
+        """Serve the clients of `other`, whose log this one replaces."""
+        self.unknown = other.unknown
+
+    def note_rejected(self, records: Buffer) -> None:
+        """Remember that a client's batch was rejected and may be resent."""
+        if self.unknown is not None and len(records) >= RECORD_BATCH_OVERHEAD:
+            header = read_header(records)
+            if header.magic == 2 and header.producer_id not in self.producers:
+                self.unknown.note_rejected(header)
+
     def update(self, batch: ProducerBatch) -> CompletedTransaction | None:
         """Apply a batch that is in the log; return the transaction that it ended, or None.
 
@@ -233,7 +220,8 @@ class ProducerStateManager:
             return None
         state = self.producers.get(batch.producer_id)
         if state is None:
-            self._refused.pop(batch.producer_id, None)
+            if self.unknown is not None:
+                self.unknown.forget(batch.producer_id)
             state = self.producers[batch.producer_id] = ProducerState(batch.producer_id)
         self.packed_producers.changed(state)
         if batch.marker is not None:
@@ -323,8 +311,7 @@ class ProducerStateManager:
         self.packed_producers = PackedProducers()
 
     def moved_to(self, directory: str) -> "ProducerStateManager":
-        """Return this state, which continues in the directory's new name, snapshots included (Kafka
-        2.7: `Log.renameDir`)."""
+        """Return this state, which continues in the directory's new name, snapshots included."""
         self._directory = directory
         return self
 
@@ -347,11 +334,13 @@ class ProducerStateManager:
         self._not_durable.append(offset)
         self._last_snapshot_offset = offset
 
-    def add_to_flush(self, files: list[DiskFile]) -> None:
-        """Add the snapshots that are not durable yet; the caller fsyncs their directory."""
-        there = [offset for offset in self._not_durable if offset in self.snapshots]
-        files += [self._disk.open(self._path(offset)) for offset in there]
-        self._not_durable.clear()
+    def add_to_flush(self, files: list[DiskFile], end: int) -> None:
+        """Add the snapshots up to offset `end` that are not durable yet; the caller fsyncs their
+        directory."""
+        due = [offset for offset in self._not_durable if offset <= end]
+        self._not_durable = [offset for offset in self._not_durable if offset > end]
+        known = set(self.snapshots) if due else set()
+        files += [self._disk.open(self._path(offset)) for offset in due if offset in known]
 
     def loaded_until(
         self, log_start_offset: int, log_end_offset: int, now_ms: int
@@ -407,14 +396,20 @@ class ProducerStateManager:
         """Remove snapshots below the raised log start offset; producers stay until they expire."""
         self.on_high_watermark(log_start_offset)
         self.map_end_offset = max(self.map_end_offset, log_start_offset)
-        self.delete_snapshots_before(log_start_offset)
-        self._last_snapshot_offset = self.snapshots[-1] if self.snapshots else log_start_offset
+        # Others go with the next checkpoint.
+        next(self.delete_snapshots_before(log_start_offset), None)
+        self._last_snapshot_offset = max([log_start_offset, *self.snapshots[-1:]])
 
-    def delete_snapshots_before(self, offset: int) -> None:
-        """Remove the files of snapshots below `offset`."""
-        for snapshot in self.snapshots[:]:
-            if snapshot < offset:
-                self._delete_snapshot(snapshot)
+    def delete_snapshots_before(self, offset: int) -> Work[None]:
+        """Remove the files of snapshots below `offset`, in steps."""
+        removed = 0
+        while self.snapshots and self.snapshots[0] < offset:
+            if removed == SNAPSHOTS_PER_STEP:
+                yield
+                removed = 0
+            else:
+                self._delete_snapshot(self.snapshots[0])
+                removed += 1
 
     def load_best_snapshot(self, log_start_offset: int, end_offset: int, now_ms: int) -> None:
         """Replace the state with that of the latest readable snapshot up to `end_offset`."""

@@ -12,6 +12,8 @@ from collections.abc import Callable, Sequence
 from kctl.broker.log.log_config import LogConfig
 from kctl.broker.log.log_segment import LogSegment
 
+# Segments deleted in one turn of the loop: four files of each are renamed.
+DELETED_AT_ONCE = 8
 # Takes a segment and the one that follows it.
 IsDue = Callable[[LogSegment, LogSegment | None], bool]
 
@@ -19,10 +21,10 @@ IsDue = Callable[[LogSegment, LogSegment | None], bool]
 def deletable(
     segments: Sequence[LogSegment], log_end_offset: int, high_watermark: int, is_due: IsDue
 ) -> list[LogSegment]:
-    """Return the oldest segments that are due and wholly below the high watermark; none of an empty
-    log."""
+    """Return the oldest segments, at most DELETED_AT_ONCE, that are due and wholly below the high
+    watermark; none of an empty log."""
     found: list[LogSegment] = []
-    for number, segment in enumerate(segments):
+    for number, segment in enumerate(segments[:DELETED_AT_ONCE]):
         following = segments[number + 1] if number + 1 < len(segments) else None
         end = following.base_offset if following is not None else log_end_offset
         is_empty_last = following is None and not segment.size

@@ -26,7 +26,8 @@ from kctl.broker.log.fetch_data import (
     nothing_appended,
 )
 from kctl.broker.log.follower_records import check_follower_records, start_of_first_batch
-from kctl.broker.log.local_log import FlushJob, LocalLog, LogOffsetMetadata
+from kctl.broker.log.leader_epoch_file_cache import LeaderEpochFileCache
+from kctl.broker.log.local_log import ALL_SEGMENTS, FlushJob, LocalLog, LogOffsetMetadata
 from kctl.broker.log.log_config import LogConfig
 from kctl.broker.log.log_loader import LoadedLog
 from kctl.broker.log.log_reader import find_by_timestamp, nothing_at, read_up_to
@@ -60,9 +61,8 @@ class UnifiedLog:
         clock: Clock,
         on_rolled: "Callable[[UnifiedLog], object]",
     ) -> None:
-        """Create a log from the result of LogLoader; LogFactory calls this. `log_directory` is the
-        broker's log directory that contains the partition's directory. `on_rolled` is called after
-        each roll of a segment."""
+        """Create a log from the result of LogLoader. `log_directory` is the broker's log directory
+        with the partition's one. `on_rolled` is called after each roll of a segment."""
         self.topic_partition = topic_partition
         self.log_directory = log_directory
         self._local = local
@@ -142,6 +142,11 @@ class UnifiedLog:
     def high_watermark_metadata(self) -> LogOffsetMetadata:
         """Return the high watermark with its position."""
         return self._local.locate(self.high_watermark)
+
+    @property
+    def producer_state(self) -> ProducerStateManager:
+        """Return the state behind `producers`."""
+        return self._producers
 
     @property
     def producers(self) -> Mapping[int, ProducerState]:
@@ -237,13 +242,9 @@ class UnifiedLog:
         if self.log_end_offset - self._local.recovery_point >= self._flush_messages:
             self.flush()
         return LogAppendInfo(
-            found.first_offset,
-            found.last_offset,
-            found.max_timestamp,
-            found.offset_of_max_timestamp,
-            NO_TIMESTAMP,
-            self.log_start_offset,
-        )
+            found.first_offset, found.last_offset, found.max_timestamp,
+            found.offset_of_max_timestamp, NO_TIMESTAMP, self.log_start_offset,
+        )  # fmt: skip
 
     def _append_batches(
         self,
@@ -371,7 +372,7 @@ class UnifiedLog:
 
     def maybe_assign_epoch_start_offset(self, leader_epoch: int, start_offset: int) -> None:
         """Record that a leader of `leader_epoch` begins at `start_offset` (KIP-101)."""
-        self._producers.refuses_unknown_once = True
+        self._producers.begin_leading()
         if self._rules.magic == 2:
             self._epochs.assign(leader_epoch, start_offset)
 
@@ -443,14 +444,14 @@ class UnifiedLog:
             self._on_rolled(self)
         return segment
 
-    def prepare_flush(self, *, is_closing: bool = False) -> FlushJob:
-        """Return a job that makes everything so far durable; run it anywhere, then call
-        `complete_flush`. `is_closing` includes the active segment's indexes, which recovery would
-        otherwise rebuild."""
+    def prepare_flush(self, *, is_closing: bool = False, limit: int = ALL_SEGMENTS) -> FlushJob:
+        """Return a job that makes the next `limit` segments durable; run it anywhere, then call
+        `complete_flush`. `is_closing` includes the indexes of the active one."""
         others: list[DiskFile] = []
-        self._producers.add_to_flush(others)
+        end = self._local.flush_end(limit)
+        self._producers.add_to_flush(others, end)
         self._epochs.add_to_flush(others)
-        return self._local.prepare_flush(others, is_closing=is_closing)
+        return self._local.prepare_flush(others, end, is_closing=is_closing)
 
     def complete_flush(self, job: FlushJob) -> None:
         """Record that the job has run without an error."""
@@ -554,12 +555,13 @@ class UnifiedLog:
         """Return how often the log was truncated since it was loaded."""
         return self._local.truncations
 
-    def recovery_point_saved(self, truncations: int) -> None:
-        """Remove the files that a checkpoint, made after so many truncations, replaces."""
+    def recovery_point_saved(self, truncations: int) -> Work[None]:
+        """Remove, in steps, what a checkpoint replaces that was made after so many truncations."""
         if truncations == self._local.truncations and self._local.announced:
             self._local.withdraw()
-        # No recovery needs snapshots before this.
-        self._producers.delete_snapshots_before(self._local.oldest_recovery_start)
+        # No recovery needs snapshots before these.
+        oldest = max(self._local.oldest_recovery_start, self.log_start_offset)
+        yield from self._producers.delete_snapshots_before(oldest)
 
     def close(self) -> None:
         """Save indexes and producers, make everything durable, close the files."""
@@ -569,8 +571,7 @@ class UnifiedLog:
             self.complete_close(job)
 
     def prepare_close(self) -> FlushJob:
-        """Save indexes and producers; return a job that makes all durable, to be followed by
-        `complete_close`."""
+        """Save indexes and producers; return the job that comes before `complete_close`."""
         self._producers.take_snapshot()
         self._local.complete_indexes()
         return self.prepare_flush(is_closing=True)
@@ -581,9 +582,9 @@ class UnifiedLog:
         self._local.close()
         self.is_closed = True
 
-    def release_producers(self, directory: str) -> ProducerStateManager:
-        """Return the producers of this closed log, for the one that continues in `directory`."""
-        return self._producers.moved_to(directory)
+    def release(self, directory: str) -> tuple[ProducerStateManager, LeaderEpochFileCache]:
+        """Return the state of this closed log, for the one that continues in `directory`."""
+        return self._producers.moved_to(directory), self._epochs.moved_to(directory)
 
     def abandon(self) -> None:
         """Close the files without writing, because the directory failed or is deleted."""

@@ -19,8 +19,8 @@ class Intake:
     """The receiving half of a server's connection."""
 
     __slots__ = (
-        "_backlog", "_behind_bytes", "_charged_bytes", "_holder", "_memory", "_transport",
-        "frames", "has_begun_frame", "is_paused",
+        "_backlog", "_behind_bytes", "_charged_bytes", "_holder", "_is_small", "_memory",
+        "_transport", "frames", "has_begun_frame", "is_paused",
     )  # fmt: skip
 
     def __init__(
@@ -42,6 +42,8 @@ class Intake:
         self._memory = memory
         self._backlog = backlog
         self._charged_bytes = 0
+        # Whether these are those of a small request that arrived whole and alone.
+        self._is_small = False
         self._behind_bytes = 0
 
     @property
@@ -92,7 +94,13 @@ class Intake:
         if charged and not self.is_paused:
             charged += frames.growth_bytes
         charged += current_bytes
-        if charged != self._charged_bytes:
+        if charged == self._charged_bytes:
+            return
+        if charged == current_bytes <= SMALL_FRAME_MAX and not self._charged_bytes:
+            self._is_small = True
+            self._charged_bytes = charged
+            self._memory.charge_small(charged)
+        else:
             self._charge(charged)
 
     def discharge(self) -> None:
@@ -124,5 +132,10 @@ class Intake:
 
     def _charge(self, held: int) -> None:
         change, self._charged_bytes = held - self._charged_bytes, held
-        if self._holder is not None:
+        if self._holder is None:
+            return
+        if self._is_small and not held:
+            self._memory.charge_small(change)
+        else:
             self._memory.charge(self._holder, change)
+        self._is_small = False

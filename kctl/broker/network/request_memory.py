@@ -164,6 +164,14 @@ class RequestMemory:
                 # One at a time: the memory that it takes decides about the next.
                 self._scheduler.call_soon(self._resume_next)
 
+    def charge_small(self, change: int) -> None:
+        """Count `change` more bytes of a small request that arrived whole and alone, until it has
+        its response: its connection has nothing else, and is in no line. As `charge`, in a fraction
+        of the time."""
+        self._counters.queued_request_bytes += change
+        if change < 0 and self.waiting_count:
+            self._scheduler.call_soon(self._resume_next)
+
     def forget(self, holder: Holder) -> None:
         """Remove a closed connection."""
         self._leave_line(holder)

@@ -133,3 +133,14 @@ def set_error(result: AppendResult, error: KctlError, log: UnifiedLog | None) ->
     if log is not None:
         result.log_start_offset = log.log_start_offset
     return True
+
+
+def note_rejected(
+    records: Records | CheckedRecords | KctlError, error: KctlError, log: UnifiedLog | None
+) -> None:
+    """Let the log remember records that a client will resend because of this error."""
+    if log is not None and isinstance(error, ApiError) and error.code.retriable:
+        if isinstance(records, CheckedRecords):
+            log.producer_state.note_rejected(records.found.records)
+        elif not isinstance(records, KctlError):
+            log.producer_state.note_rejected(records)

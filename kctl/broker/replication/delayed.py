@@ -160,7 +160,7 @@ class DelayedFetch(DelayedOperation):
         self._watched = watched
         self._on_complete = on_complete
         self._bytes_of: dict[Hashable, int] = dict(readable) if readable else {}
-        self._total = sum(self._bytes_of.values())
+        self._total = sum(self._bytes_of.values()) if readable else 0
 
     def try_complete(self) -> bool:
         """Return whether a read would complete the request now."""

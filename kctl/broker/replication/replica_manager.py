@@ -21,7 +21,13 @@ from kctl.broker.log.unified_log import (
     LogAppendInfo,
 )
 from kctl.broker.quotas import ReplicationQuota
-from kctl.broker.replication.append_turns import Append, AppendTurns, Records, set_error
+from kctl.broker.replication.append_turns import (
+    Append,
+    AppendTurns,
+    Records,
+    note_rejected,
+    set_error,
+)
 from kctl.broker.replication.delayed import (
     AppendResult,
     DelayedDeleteRecords,
@@ -254,6 +260,7 @@ class ReplicaManager:
                 self.handle_storage_failure(partition, error)
             if set_error(result, error, partition.log):
                 self._log_failed_append(partition, result)
+            note_rejected(records, error, partition.log)
             return
         result.info = info
         log = partition.log
@@ -328,9 +335,8 @@ class ReplicaManager:
         there are `min_bytes`, a partition has an error, or `max_wait_ms` expires; `on_error`
         receives an unexpected error of a later turn."""
         if len(partitions) < READS_PER_TURN:
-            self._fetched(
-                params, partitions, on_done, on_error, self.reader.read(params, partitions)
-            )
+            results = self.reader.read(params, partitions)
+            self._fetched(params, partitions, on_done, on_error, results)
         else:
             done = partial(self._fetched, params, partitions, on_done, on_error)
             in_turns(self._scheduler, self.reader.read_in_parts(params, partitions), done, on_error)

@@ -11,7 +11,7 @@ from kctl.cli.failures import DONE, FAILED
 from kctl.cli.output import Table
 from kctl.cli.session import Question, Session
 from kctl.configs.link_configs import OnLoss
-from kctl.counts import counted
+from kctl.counts import counted, offset_range
 from kctl.errors import UsageError
 from kctl.lazy_dataclass import dataclass
 
@@ -194,7 +194,7 @@ def describe(session: Session, topics: SomeTopics = None) -> int:
         detail = it.detail
         if it.removed is not None:
             first, end = it.removed
-            removed = f"removed offsets {first} to {end - 1}, which the source does not have"
+            removed = f"removed {offset_range(first, end - 1)}, which the source does not have"
             detail = f"{detail}; {removed}" if detail else removed
         rows.append(
             {
@@ -343,6 +343,6 @@ def _resume_row(it: "LinkedPartitionStatus", on_loss: OnLoss) -> dict[str, Any]:
         "partition": it.partition,
         "start": it.start,
         "end": it.end,
-        "removes": f"offsets {it.start} to {(it.end or 0) - 1}" if removes else None,
+        "removes": offset_range(it.start or 0, (it.end or 0) - 1) if removes else None,
         "detail": it.detail,
     }

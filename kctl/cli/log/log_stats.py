@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 from kctl.cli.failures import DONE, FAILED
 from kctl.cli.output import Output, OutputFormat
 from kctl.cli.units import format_instant
-from kctl.counts import counted
+from kctl.counts import counted, offset_range
 
 if TYPE_CHECKING:
     from kctl.cli.tables.spark import SparkOptions
@@ -119,6 +119,9 @@ def stats_text(stats: "LogStats", document: dict[str, Any], width: int | None = 
     """Return tables and bars, of at most `width` columns."""
     from kctl.cli.table_text import table_lines, wrapped_text
 
+    offsets = "no offsets"
+    if stats.first_offset is not None and stats.last_offset is not None:
+        offsets = offset_range(stats.first_offset, stats.last_offset)
     times = ""
     if stats.min_timestamp is not None and stats.max_timestamp is not None:
         times = f"{format_instant(stats.min_timestamp)} to {format_instant(stats.max_timestamp)}"
@@ -128,7 +131,7 @@ def stats_text(stats: "LogStats", document: dict[str, Any], width: int | None = 
             f"{counted(stats.batches, 'batch')}, "
             f"{counted(stats.records, 'record')}"
         ),
-        f"offsets {stats.first_offset} to {stats.last_offset}  {times}".rstrip(),
+        f"{offsets}  {times}".rstrip(),
         (
             f"keys {counted(stats.key_bytes, 'byte')} ({stats.null_keys} null), "
             f"values {counted(stats.value_bytes, 'byte')} ({stats.null_values} null)"

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from kctl.cli.session import Session
 from kctl.cli.units import format_bytes
-from kctl.counts import counted
+from kctl.counts import counted, offset_range
 from kctl.errors import KctlError, UsageError
 
 if TYPE_CHECKING:
@@ -118,7 +118,7 @@ def warn_of_lost_records(session: Session, disk: "Disk", plans: "Sequence[Repair
 
 def _ranges_text(lost: Sequence[tuple[int, int | None]]) -> str:
     texts = [
-        f"offset {first} and what follows" if last is None else f"offsets {first} to {last}"
+        f"offset {first} and what follows" if last is None else offset_range(first, last)
         for first, last in lost[:_RANGES_SHOWN_MAX]
     ]
     more = len(lost) - len(texts)

@@ -153,6 +153,7 @@ def produce(
 
     With --value, values are JSON in the input, and encoded by a schema. With --broker-list or
     --zookeeper, records go to Kafka 0.7, which acknowledges nothing and stores values only.
+
     \b
     Examples:
       kctl produce orders hello world

@@ -99,10 +99,10 @@ def export(
       kctl export /data/orders-0 --format ndjson --isolation read_committed --out /tmp/orders
       kctl export /data -t users --value avro --registry http://registry:8081 --out /tables/users
       kctl export /data -t users --value json --dead-letters /tables/bad --out /tables/users
-      kctl export /data -t users --latest-per-key --value json --out /tables/users
       kctl export /archive/kafka-0.7 -t clicks --value string --out /tables/clicks
       kctl export --follow --every 30s -b broker1:9092 -t 'orders*' --out /tables/orders
       kctl export --follow /data -t orders -f delta --compression snappy --out /tables/orders
+      kctl export --follow -b broker1:9092 -t users --latest-per-key -f delta --out /tables/users
       kctl export --follow --spark --master spark://head:7077 -b b:9092 -t a --out /nfs/a
       kctl export --follow --retention 30d --partition-by date -b broker1:9092 -t clicks --out /t
       kctl export --follow --metrics-port 9406 -b broker1:9092 -t clicks --out /tables/clicks
@@ -174,6 +174,11 @@ def _check_name(session: Session, out: str) -> None:
     UsageError if it is a file."""
     if Path(out).is_file():
         raise UsageError(f"{out} is a file", hint="--out names a directory, which holds the files")
+    if out == "-":
+        raise UsageError(
+            "a table is a directory, and cannot be written to standard output",
+            hint="for a pipe: kctl consume TOPIC -o ndjson --exit, or kctl dump-log -o ndjson",
+        )
     if not out.endswith("/") and out.lower().endswith(_FILE_ENDINGS):
         session.output.say(f"note: {out} becomes a directory, which holds the files of the table")
 

@@ -14,10 +14,10 @@ import signal
 import socket
 import sys
 from collections.abc import Callable
-from typing import IO
 
 from kctl.runtime.real.loop import RealScheduler
 from kctl.runtime.real.poller import READABLE
+from kctl.runtime.real.trace import PrefixedStream
 
 LINE_BYTES_MAX = 64 * 1024
 _RECEIVE_BYTES = 4096
@@ -129,22 +129,6 @@ class Children:
             on_exit(os.waitstatus_to_exitcode(status))
 
 
-class _Prefixed:
-    """A stream whose writes begin with the process's name."""
-
-    def __init__(self, stream: IO[str], name: str) -> None:
-        self._stream = stream
-        self._prefix = f"{name}: "
-
-    def write(self, text: str) -> int:
-        """Write `text`, which consists of whole lines."""
-        return self._stream.write(self._prefix + text)
-
-    def flush(self) -> None:
-        """Flush the stream."""
-        self._stream.flush()
-
-
 def _be_child(name: str, body: Callable[[Line], int], sock: socket.socket) -> None:
     """Run the child; never return, as the stack below is the parent's."""
     status = 1
@@ -160,7 +144,7 @@ def _be_child(name: str, body: Callable[[Line], int], sock: socket.socket) -> No
         os.closerange(fd + 1, os.sysconf("SC_OPEN_MAX"))
         with contextlib.suppress(OSError), open(_COMM, "w") as comm:
             comm.write(f"kctl {name}")
-        sys.stderr = _Prefixed(sys.stderr, name)
+        sys.stderr = PrefixedStream(sys.stderr, name)
         status = body(Line(sock))
     except BaseException as error:  # noqa: BLE001 - no caller below may see it
         sys.stderr.write(f"{type(error).__name__}: {error}\n")

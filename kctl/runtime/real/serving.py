@@ -1,5 +1,6 @@
 """Serving: a broker as a process, until SIGTERM or SIGINT, or until it fails."""
 
+import faulthandler
 from collections.abc import Callable, Coroutine
 from typing import Any, Protocol
 
@@ -7,6 +8,8 @@ from kctl.runtime.future import CancelledError, Future
 from kctl.runtime.real import RealRuntime
 from kctl.runtime.real.heap_freezer import HeapFreezer
 from kctl.runtime.real.signals import StopSignals
+
+STDERR = 2
 
 
 class Served(Protocol):
@@ -28,6 +31,9 @@ class Serving:
         self._broker = broker
         self._stopping: Future[None] = runtime.scheduler.future()
         self._freezer = HeapFreezer(runtime.scheduler)
+        if not faulthandler.is_enabled():
+            # A crash of the interpreter or of an extension reports the stacks of all threads.
+            faulthandler.enable(STDERR)
         StopSignals(runtime.scheduler, self.stop)
         broker.failed.add_done_callback(lambda _: self.stop())
 

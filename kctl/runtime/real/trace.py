@@ -17,6 +17,22 @@ from kctl.runtime.terminal_text import for_log_line
 DETAIL_INDENT = "    "
 
 
+class PrefixedStream:
+    """The standard error of several processes: each line begins with the name of its process."""
+
+    def __init__(self, stream: IO[str], name: str) -> None:
+        self.stream = stream
+        self.name = name
+
+    def write(self, text: str) -> int:
+        """Write `text`, which consists of whole lines."""
+        return self.stream.write(f"{self.name}: {text}")
+
+    def flush(self) -> None:
+        """Flush the stream."""
+        self.stream.flush()
+
+
 class LineTrace:
     """Writes whole lines; a stream that can no longer be written to is abandoned silently, because
     a log must never stop what it reports on."""
@@ -29,7 +45,12 @@ class LineTrace:
         as_json: bool = False,
     ) -> None:
         """Write to `stream`, or to standard error."""
-        self._stream: IO[str] | LogFile | None = stream or sys.stderr
+        self._stream: IO[str] | PrefixedStream | LogFile | None = stream or sys.stderr
+        # Fields of every line in JSON.
+        self._fields: dict[str, object] = {}
+        if as_json and isinstance(self._stream, PrefixedStream):
+            self._fields["process"] = self._stream.name
+            self._stream = self._stream.stream
         self._with_events = with_events
         self._line = _json_line if as_json else _text_line
 
@@ -60,7 +81,9 @@ class LineTrace:
         if self._stream is None:
             return
         now_ms = time.time_ns() // 1_000_000
-        text = self._line(now_ms, level, message, detail, logger, fields or {})
+        text = self._line(
+            now_ms, level, message, detail, logger, {**self._fields, **(fields or {})}
+        )
         try:
             try:
                 self._stream.write(text)

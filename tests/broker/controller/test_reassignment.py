@@ -172,6 +172,19 @@ def test_a_new_order_alone_makes_another_replica_the_preferred_one(cluster):
     assert cluster.state("t")[0] == 1
 
 
+def test_a_reassignment_to_where_the_replicas_are_writes_nothing(cluster):
+    """A write is as long as the topic is wide, and a request may name each of its partitions: one
+    of 64 KiB kept the controller busy for minutes."""
+    cluster.start(1, 2)
+    cluster.create_topic("t", [1, 2])
+    version = cluster.database.tree.nodes[znodes.topic_path("t")].version
+    assert reassign(cluster, [1, 2]) == (ErrorCode.NONE, None)
+    assert cluster.database.tree.nodes[znodes.topic_path("t")].version == version
+    # A new order writes both when it begins and when it ends, if these differ.
+    assert reassign(cluster, [2, 1]) == (ErrorCode.NONE, None)
+    assert cluster.database.tree.nodes[znodes.topic_path("t")].version > version
+
+
 @pytest.mark.parametrize(
     ("target", "code"),
     [

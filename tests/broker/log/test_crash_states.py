@@ -105,8 +105,8 @@ def forget_inactive_segments(monkeypatch):
     """Flush only the active segment."""
     prepare = LocalLog.prepare_flush
 
-    def prepare_active(self, others, *, is_closing=False):
-        job = prepare(self, others, is_closing=is_closing)
+    def prepare_active(self, others, end, *, is_closing=False):
+        job = prepare(self, others, end, is_closing=is_closing)
         del job.logs[:-1]
         return job
 
@@ -117,9 +117,9 @@ def forget_flushes_under_way(monkeypatch):
     """Let a flush overtake another one whose files it must wait for."""
     prepare = LocalLog.prepare_flush
 
-    def prepare_alone(self, others, *, is_closing=False):
+    def prepare_alone(self, others, end, *, is_closing=False):
         under_way, self._flushes_under_way = self._flushes_under_way, []
-        job = prepare(self, others, is_closing=is_closing)
+        job = prepare(self, others, end, is_closing=is_closing)
         self._flushes_under_way = [*under_way, job]
         return job
 

@@ -2,15 +2,18 @@
 start."""
 
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from kctl.broker.log.future_logs import common_end
+from kctl.broker.log.log_config import LogConfig
 from kctl.broker.log.unified_log import FetchIsolation
 from kctl.errors import StorageError
 from kctl.runtime.real.disk import RealDisk
-from tests.support.log_world import TP, append, bytes_of, values_of
+from tests.support.log_world import TP, LogWorld, append, bytes_of, values_of
+from tests.support.segment_check import check_partition
 
 ALL = FetchIsolation.LOG_END
 
@@ -40,6 +43,11 @@ def begin(world, count=20):
     fill(log, count)
     assert log.log_directory == world.log_dirs[0]
     return log, world.manager.begin_move(TP, world.log_dirs[1])
+
+
+def bytes_in(directory):
+    files = [path for path in Path(directory).iterdir() if path.suffix != ".deleted"]
+    return {path.name: path.read_bytes() for path in files}
 
 
 def directories(world):
@@ -264,3 +272,59 @@ def test_a_compacted_log_is_not_cleaned_during_a_move_and_keeps_its_cleaned_offs
 def test_a_replica_is_created_in_the_chosen_directory(world):
     world.manager.prefer_directory(TP, world.log_dirs[1])
     assert world.log().log_directory == world.log_dirs[1]
+
+
+class CountedDisk:
+    """A disk that counts its calls."""
+
+    def __init__(self, disk):
+        self._disk = disk
+        self.calls = 0
+
+    def __getattr__(self, name):
+        self.calls += 1
+        return getattr(self._disk, name)
+
+
+@pytest.mark.parametrize("open_segments", [3, 1000])
+def test_the_last_turn_of_a_move_asks_the_disk_for_no_segment(runtime, tmp_path, open_segments):
+    """It took a quarter of a second for 5,000 segments, which were closed and opened again."""
+    calls = []
+    for count in (20, 60):
+        runtime = replace(runtime, disk=CountedDisk(RealDisk()))
+        config = LogConfig(segment_bytes=400)
+        world = LogWorld(runtime, tmp_path / f"{count}", config, 2, open_segments_max=open_segments)
+        begin(world, count * 5)
+        copy(world)
+        for _ in range(2):
+            flushed = world.manager.flush_soon(world.manager.futures.get(TP))
+            runtime.scheduler.settle()
+            flushed.result()
+        before = runtime.disk.calls
+        moved = world.manager.complete_move(TP)
+        calls.append(runtime.disk.calls - before)
+        # What the segments know stays right.
+        assert len(moved.segments) == count
+        assert values_of(moved) == numbers(count * 5)
+        assert moved.size == sum(
+            path.stat().st_size for path in Path(moved.directory).glob("*.log")
+        )
+        fill(moved, 10)
+        assert values_of(moved) == numbers(count * 5 + 10)
+        assert values_of(world.restart(clean=True)) == numbers(count * 5 + 10)
+    assert calls[0] == calls[1]
+
+
+def test_the_files_of_a_moved_log_are_those_that_a_start_expects(world):
+    begin(world)
+    copy(world)
+    moved = world.manager.complete_move(TP)
+    fill(moved, 20, epoch=1)
+    moved.truncate_to(30)
+    world.close()
+    assert check_partition(Path(moved.directory)) == 30
+    before = bytes_in(moved.directory)
+    world.start()
+    assert values_of(world.manager.get_log(TP)) == numbers(30)
+    world.close()
+    assert bytes_in(moved.directory) == before

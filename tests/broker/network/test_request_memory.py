@@ -8,6 +8,8 @@ from kctl.broker.network import request_memory
 from kctl.broker.network.counters import NetworkCounters
 from kctl.broker.network.request_memory import RequestMemory
 from kctl.protocol.api_keys import ApiKey
+from kctl.protocol.framing import SIZE_BYTES
+from kctl.protocol.messages.heartbeat import HeartbeatResponse
 from kctl.protocol.messages.produce import ProduceResponse
 from tests.broker.network.test_server import Broker, answer_with_group, heartbeat
 from tests.support.builds import needs_sources
@@ -254,3 +256,59 @@ def test_an_announced_size_is_not_allocated(loop):
     peer.reset()
     loop.until(lambda: broker.server.connection_count == 0)
     assert broker.counters.queued_request_bytes == 0
+
+
+def test_small_requests_that_wait_are_charged_until_their_responses(loop):
+    """With what arrives behind them, in whole or in part, before and after."""
+    broker = Broker(loop)
+    peer = broker.connect()
+    frame = broker.writer.frame(heartbeat("1"), 1)
+    held = len(frame) - SIZE_BYTES
+    charged = lambda: broker.counters.queued_request_bytes  # noqa: E731
+    for part in (b"", frame, frame[:10]):
+        # Alone.
+        peer.send(frame)
+        request = broker.next_request()
+        loop.turns()
+        assert charged() == held
+        peer.send(part)
+        loop.turns()
+        assert charged() == held
+        request.reply(HeartbeatResponse())
+        peer.receive_frame()
+        if part == frame:
+            # The one behind it.
+            request = broker.next_request()
+            loop.turns()
+            assert charged() == held
+            request.reply(HeartbeatResponse())
+            peer.receive_frame()
+        loop.turns()
+        assert charged() == (len(part) if part != frame else 0)
+    peer.send(frame[10:])
+    request = broker.next_request()
+    loop.turns()
+    assert charged() == held
+    peer.reset()
+    loop.until(lambda: broker.server.connection_count == 0)
+    assert charged() == 0
+
+
+def test_responses_to_small_requests_let_those_in_line_continue(loop):
+    broker = Broker(loop, queued_request_bytes_max=100_000)
+    small = [broker.connect() for _ in range(3)]
+    for peer in small:
+        peer.send(broker.writer.frame(produce_request(b"a" * 31_000), 7))
+    requests = [broker.next_request() for _ in small]
+    large = broker.writer.frame(produce_request(b"b" * 2 * MIB), 7)
+    charged = broker.counters.queued_request_bytes
+    finisher, waiting = broker.connect(), broker.connect()
+    finisher.send(large[:5_000])
+    loop.until(lambda: broker.counters.queued_request_bytes > charged)
+    waiting.send(large)
+    loop.until(lambda: broker.server.memory.waiting_count == 1)
+    loop.turns()
+    before = broker.counters.bytes_in
+    for request in requests:
+        request.reply(ProduceResponse())
+    loop.until(lambda: broker.counters.bytes_in > before)

@@ -145,45 +145,6 @@ def test_too_small_an_isr_refuses_acks_all_only(make_world):
     assert world.produce(batch(b"a"), acks=1)[0].error_code == 0
 
 
-def numbered(sequence, *, epoch=0):
-    return batch(b"a", producer_id=7, producer_epoch=epoch, base_sequence=sequence)
-
-
-def test_a_later_batch_of_an_unknown_producer_waits_for_its_predecessors(make_world):
-    """Found by simulation: the first batch of a producer was rejected, as the ISR was too small,
-    and the second one accepted. The first could never be stored; librdkafka reports it as
-    delivered."""
-    world = make_world(min_insync_replicas=2)
-    world.lead()
-    (refused,) = world.produce(numbered(0), acks=-1)
-    assert refused.error_code == ErrorCode.NOT_ENOUGH_REPLICAS
-    world.lead(epoch=1, isr=(1, 2), replicas=(1, 2))
-    for sequence in range(1, 5):
-        (refused,) = world.produce(numbered(sequence), acks=1)
-        assert refused.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
-    for sequence in range(5):
-        assert world.produce(numbered(sequence), acks=1)[0].error_code == 0
-    assert world.partition.log.log_end_offset == 5
-
-
-def test_a_batch_of_an_unknown_producer_is_accepted_when_it_is_sent_again(make_world):
-    """KIP-360: the records before it may have been deleted."""
-    world = make_world()
-    world.lead()
-    for sequence in (8, 9):
-        (refused,) = world.produce(numbered(sequence), acks=1)
-        assert refused.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
-    for sequence in (8, 9):
-        assert world.produce(numbered(sequence), acks=1)[0].error_code == 0
-
-
-def test_an_unknown_producer_that_drops_batches_is_rejected_four_times(make_world):
-    world = make_world()
-    world.lead()
-    codes = [world.produce(numbered(8 + n), acks=1)[0].error_code for n in range(6)]
-    assert codes == 4 * [ErrorCode.NOT_LEADER_OR_FOLLOWER] + [0, 0]
-
-
 def test_a_failed_append_is_logged_once_a_second_with_its_reason(make_world):
     world = make_world(min_insync_replicas=2)
     world.lead()

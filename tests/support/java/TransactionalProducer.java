@@ -2,6 +2,7 @@ import java.time.Duration;
 import java.util.List;
 import java.util.Map;
 import java.util.Properties;
+import java.util.Set;
 import org.apache.kafka.clients.consumer.ConsumerRecord;
 import org.apache.kafka.clients.consumer.KafkaConsumer;
 import org.apache.kafka.clients.consumer.OffsetAndMetadata;
@@ -34,6 +35,7 @@ public class TransactionalProducer {
 
         TopicPartition partition = new TopicPartition(topic, 0);
         try (KafkaConsumer<String, String> consumer = consumer("read_committed")) {
+            OffsetAndMetadata committed = null;
             for (boolean commits : new boolean[] {true, false}) {
                 first.beginTransaction();
                 long offset = commits ? 3 : 9;
@@ -42,8 +44,11 @@ public class TransactionalProducer {
                     consumer.groupMetadata());
                 if (commits) first.commitTransaction();
                 else first.abortTransaction();
+                // A coordinator of Apache Kafka ends a transaction's offsets some time after its
+                // response, together with those that the next one has sent until then.
+                committed = consumer.committed(Set.of(partition)).get(partition);
             }
-            System.out.println("offset " + consumer.committed(java.util.Set.of(partition)).get(partition).offset());
+            System.out.println("offset " + committed.offset());
         }
 
         first.beginTransaction();
