@@ -24,12 +24,24 @@ caller adds a partition only once its leader epoch has reached the source's.
 Kafka 2.7: kafka.server.AbstractFetcherThread; KIP-320
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from enum import Enum
 from typing import Any
 
-from kctl.broker.replication.fetch_session_handler import PARTITIONS_PER_TURN, FetchSessionHandler
-from kctl.broker.replication.replica_fetcher import FollowerLog, common_end
+from kctl.broker.replication.fetch_session_handler import (
+    PARTITIONS_PER_TURN,
+    SESSION_ERRORS,
+    FetchSessionHandler,
+)
+from kctl.broker.replication.leader_requests import (
+    Due,
+    FollowerLog,
+    RequestInFlight,
+    asked_offset,
+    epochs_request,
+    offsets_request,
+)
+from kctl.broker.replication.replica_fetcher import common_end
 from kctl.lazy_dataclass import dataclass
 from kctl.model import TopicPartition
 from kctl.protocol.constants import EARLIEST_TIMESTAMP, NO_EPOCH
@@ -42,18 +54,14 @@ from kctl.protocol.messages.fetch import (
     FetchTopic,
 )
 from kctl.protocol.messages.list_offsets import (
-    ListOffsetPartition,
     ListOffsetPartitionResponse,
     ListOffsetRequest,
     ListOffsetResponse,
     ListOffsetTopic,
 )
 from kctl.protocol.messages.offset_for_leader_epoch import (
-    OffsetForLeaderEpochRequest,
     OffsetForLeaderEpochResponse,
-    OffsetForLeaderPartition,
     OffsetForLeaderPartitionResult,
-    OffsetForLeaderTopic,
 )
 from kctl.protocol.schema import Message
 from kctl.work import Work
@@ -75,6 +83,15 @@ class Phase(Enum):
     COMPARING = "comparing the last batch"
     FETCHING = "following"
     FINDING_START = "finding the source's start"
+
+
+# A lost connection takes every phase back to the first one: see `on_error`.
+NEXT_PHASES = {
+    Phase.CHECKING: {Phase.COMPARING},
+    Phase.COMPARING: {Phase.FETCHING},
+    Phase.FETCHING: {Phase.FINDING_START},
+    Phase.FINDING_START: {Phase.FETCHING},
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,7 +148,9 @@ Action = Append | Truncate | Compare | StartAt | FindLeader | Stop
 
 
 @dataclass(slots=True)
-class _Linked:
+class Linked:
+    """A partition whose copy follows a leader of the source."""
+
     log: FollowerLog
     # The source's.
     leader_epoch: int
@@ -139,23 +158,29 @@ class _Linked:
     phase: Phase
     wait_until_ms: int = 0
 
+    def move_to(self, phase: Phase) -> None:
+        """Raise RuntimeError if NEXT_PHASES has no such move."""
+        if phase not in NEXT_PHASES[self.phase]:
+            raise RuntimeError(f"a copy cannot move from {self.phase.name} to {phase.name}")
+        self.phase = phase
 
-_Due = Sequence[tuple[TopicPartition, _Linked]]
+
+_Due = Due[Linked]
 # Topic, partition, and what a response has for it.
 _Answer = tuple[str, int, Any]
 # What follows from it for a partition that is as it was at the request, at a time.
-_OnAnswer = Callable[[TopicPartition, _Linked, Any, int], Iterator[Action]]
+_OnAnswer = Callable[[TopicPartition, Linked, Any, int], Iterator[Action]]
 
 
 class LinkFetcher:
     """The linked partitions that one leader of the source leads."""
 
     def __init__(self) -> None:
-        self._partitions: dict[TopicPartition, _Linked] = {}
+        self._partitions: dict[TopicPartition, Linked] = {}
         self._session = FetchSessionHandler()
-        # The request in flight: its phase, and partition -> (leader epoch, log end) at that time.
+        # The phase of the partitions in the request in flight.
         self._asked = Phase.FETCHING
-        self._requested: dict[TopicPartition, tuple[int, int]] = {}
+        self._in_flight = RequestInFlight()
 
     def __len__(self) -> int:
         """Return the number of partitions."""
@@ -168,7 +193,7 @@ class LinkFetcher:
         self, tp: TopicPartition, leader_epoch: int, log: FollowerLog, *, is_compacted: bool
     ) -> None:
         """Follow the source's leader of `leader_epoch` with this log."""
-        self._partitions[tp] = _Linked(log, leader_epoch, is_compacted, _first_phase(log))
+        self._partitions[tp] = Linked(log, leader_epoch, is_compacted, _first_phase(log))
 
     def remove(self, tp: TopicPartition) -> None:
         """Stop following; responses in flight are ignored."""
@@ -183,7 +208,7 @@ class LinkFetcher:
         """Continue with a partition whose last batch is the source's."""
         linked = self._partitions.get(tp)
         if linked is not None and linked.phase is Phase.COMPARING:
-            linked.phase = Phase.FETCHING
+            linked.move_to(Phase.FETCHING)
 
     def delay(self, tp: TopicPartition, now_ms: int) -> None:
         """Do not ask for the partition for BACKOFF_MS."""
@@ -203,59 +228,35 @@ class LinkFetcher:
         Some partitions are examined in each turn. One that changes in a later turn is requested as
         it was, and its response no longer applies.
         """
-        due: dict[Phase, list[tuple[TopicPartition, _Linked]]] = {}
+        due: dict[Phase, list[tuple[TopicPartition, Linked]]] = {}
         for number, (tp, linked) in enumerate(list(self._partitions.items()), 1):
             if number % PARTITIONS_PER_TURN == 0:
                 yield
             if linked.wait_until_ms <= now_ms:
                 due.setdefault(linked.phase, []).append((tp, linked))
-        build: dict[Phase, Callable[[_Due], Work[Message]]] = {
-            Phase.CHECKING: self._epochs_request,
-            Phase.COMPARING: self._last_batch_request,
-            Phase.FINDING_START: self._start_request,
-            Phase.FETCHING: self._fetch_request,
-        }
-        for phase, request_for in build.items():
+        for phase in _MOST_URGENT_FIRST:
             if phase in due:
                 self._asked = phase
-                self._requested = {}
-                return (yield from request_for(due[phase]))
+                self._in_flight.clear()
+                return (yield from self._request_of(phase, due[phase]))
         return None
 
-    def _record_request(self, tp: TopicPartition, linked: _Linked) -> None:
-        self._requested[tp] = (linked.leader_epoch, linked.log.log_end_offset)
-
-    def _epochs_request(self, due: _Due) -> Work[Message]:
-        topics: dict[str, OffsetForLeaderTopic] = {}
-        for number, (tp, linked) in enumerate(due, 1):
-            if number % PARTITIONS_PER_TURN == 0:
-                yield
-            self._record_request(tp, linked)
-            topic = topics.setdefault(tp.topic, OffsetForLeaderTopic(name=tp.topic))
-            topic.partitions.append(
-                OffsetForLeaderPartition(
-                    partition_index=tp.partition,
-                    current_leader_epoch=linked.leader_epoch,
-                    leader_epoch=linked.log.latest_epoch,
-                )
-            )
-        return OffsetForLeaderEpochRequest(replica_id=CONSUMER, topics=list(topics.values()))
-
-    def _start_request(self, due: _Due) -> Work[Message]:
-        topics: dict[str, ListOffsetTopic] = {}
-        for number, (tp, linked) in enumerate(due, 1):
-            if number % PARTITIONS_PER_TURN == 0:
-                yield
-            self._record_request(tp, linked)
-            _add_earliest(topics, tp, linked.leader_epoch)
-        return ListOffsetRequest(replica_id=CONSUMER, topics=list(topics.values()))
+    def _request_of(self, phase: Phase, due: _Due) -> Work[Message]:
+        if phase is Phase.CHECKING:
+            return (yield from epochs_request(CONSUMER, due, self._in_flight))
+        if phase is Phase.FINDING_START:
+            earliest = EARLIEST_TIMESTAMP
+            return (yield from offsets_request(CONSUMER, due, earliest, self._in_flight))
+        if phase is Phase.COMPARING:
+            return (yield from self._last_batch_request(due))
+        return (yield from self._fetch_request(due))
 
     def _last_batch_request(self, due: _Due) -> Work[Message]:
         topics: dict[str, FetchTopic] = {}
         for number, (tp, linked) in enumerate(due, 1):
             if number % PARTITIONS_PER_TURN == 0:
                 yield
-            self._record_request(tp, linked)
+            self._in_flight.record(tp, linked)
             topic = topics.setdefault(tp.topic, FetchTopic(topic=tp.topic))
             topic.partitions.append(_asked_from(tp, linked, linked.log.log_end_offset - 1))
         request = _fetch_request(max_wait_ms=0)
@@ -269,7 +270,7 @@ class LinkFetcher:
         for number, (tp, linked) in enumerate(due, 1):
             if number % PARTITIONS_PER_TURN == 0:
                 yield
-            self._record_request(tp, linked)
+            self._in_flight.record(tp, linked)
             wanted[tp] = _asked_from(tp, linked, linked.log.log_end_offset)
         yield from self._session.fill(request, wanted)
         return request
@@ -315,7 +316,7 @@ class LinkFetcher:
     def _on_fetch(self, response: FetchResponse, now_ms: int) -> Iterator[Action | None]:
         is_comparing = self._asked is Phase.COMPARING
         if not is_comparing and not self._session.on_response(response):
-            if response.error_code not in _SESSION_ERRORS:
+            if response.error_code not in SESSION_ERRORS:
                 self.on_error(now_ms)
             return
         on_answer = self._on_last_batch if is_comparing else self._on_fetched
@@ -326,18 +327,17 @@ class LinkFetcher:
         )
         yield from self._on_each(answers, on_answer, now_ms)
 
-    def _current(self, tp: TopicPartition) -> _Linked | None:
-        """Return the partition, or None if it has changed since the request."""
+    def _current(self, tp: TopicPartition) -> Linked | None:
+        """Return the partition if an answer applies to it, else None."""
         linked = self._partitions.get(tp)
         if linked is None or linked.phase is not self._asked:
             return None
-        now = (linked.leader_epoch, linked.log.log_end_offset)
-        return linked if self._requested.get(tp) == now else None
+        return linked if self._in_flight.take(tp, linked) else None
 
     def _on_epoch(
         self,
         tp: TopicPartition,
-        linked: _Linked,
+        linked: Linked,
         answer: OffsetForLeaderPartitionResult,
         now_ms: int,
     ) -> Iterator[Action]:
@@ -365,16 +365,16 @@ class LinkFetcher:
             )
             return
         if agrees:
-            linked.phase = Phase.COMPARING
+            linked.move_to(Phase.COMPARING)
         yield Truncate(tp, end)
 
     def _on_last_batch(
-        self, tp: TopicPartition, linked: _Linked, answer: FetchablePartitionResponse, now_ms: int
+        self, tp: TopicPartition, linked: Linked, answer: FetchablePartitionResponse, now_ms: int
     ) -> Iterator[Action]:
         log = linked.log
         if answer.error_code == ErrorCode.OFFSET_OUT_OF_RANGE or is_empty(log):
             # The source has deleted that batch, or this log has: there is nothing to compare.
-            linked.phase = Phase.FETCHING
+            linked.move_to(Phase.FETCHING)
         elif answer.error_code:
             yield from self._failed(tp, answer.error_code, now_ms)
         elif not answer.record_set:
@@ -382,15 +382,15 @@ class LinkFetcher:
             self.delay(tp, now_ms)
         elif linked.is_compacted:
             # Either side may have compacted the batch.
-            linked.phase = Phase.FETCHING
+            linked.move_to(Phase.FETCHING)
         else:
             yield Compare(tp, answer.record_set)
 
     def _on_fetched(
-        self, tp: TopicPartition, linked: _Linked, answer: FetchablePartitionResponse, now_ms: int
+        self, tp: TopicPartition, linked: Linked, answer: FetchablePartitionResponse, now_ms: int
     ) -> Iterator[Action]:
         if answer.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
-            linked.phase = Phase.FINDING_START
+            linked.move_to(Phase.FINDING_START)
         elif answer.error_code:
             yield from self._failed(tp, answer.error_code, now_ms)
         else:
@@ -399,7 +399,7 @@ class LinkFetcher:
     def _on_start(
         self,
         tp: TopicPartition,
-        linked: _Linked,
+        linked: Linked,
         answer: ListOffsetPartitionResponse,
         now_ms: int,
     ) -> Iterator[Action]:
@@ -412,7 +412,7 @@ class LinkFetcher:
                 f" copy ends at {own_end}, the source begins at {start}",
             )  # fmt: skip
         elif start > own_end:
-            linked.phase = Phase.FETCHING
+            linked.move_to(Phase.FETCHING)
             yield StartAt(tp, start)
         else:
             yield Stop(
@@ -430,22 +430,12 @@ class LinkFetcher:
 
 def earliest_request(tp: TopicPartition, leader_epoch: int) -> ListOffsetRequest:
     """Return a request for the log start offset of a partition that is led in `leader_epoch`."""
-    topics: dict[str, ListOffsetTopic] = {}
-    _add_earliest(topics, tp, leader_epoch)
-    return ListOffsetRequest(replica_id=CONSUMER, topics=list(topics.values()))
+    asked = asked_offset(tp, leader_epoch, EARLIEST_TIMESTAMP)
+    topic = ListOffsetTopic(name=tp.topic, partitions=[asked])
+    return ListOffsetRequest(replica_id=CONSUMER, topics=[topic])
 
 
-def _add_earliest(
-    topics: dict[str, ListOffsetTopic], tp: TopicPartition, leader_epoch: int
-) -> None:
-    topic = topics.setdefault(tp.topic, ListOffsetTopic(name=tp.topic))
-    topic.partitions.append(
-        ListOffsetPartition(
-            partition_index=tp.partition,
-            current_leader_epoch=leader_epoch,
-            timestamp=EARLIEST_TIMESTAMP,
-        )
-    )
+_MOST_URGENT_FIRST = (Phase.CHECKING, Phase.COMPARING, Phase.FINDING_START, Phase.FETCHING)
 
 
 def is_empty(log: FollowerLog) -> bool:
@@ -457,7 +447,7 @@ def _first_phase(log: FollowerLog) -> Phase:
     return Phase.FETCHING if is_empty(log) else Phase.CHECKING
 
 
-def _asked_from(tp: TopicPartition, linked: _Linked, offset: int) -> FetchPartition:
+def _asked_from(tp: TopicPartition, linked: Linked, offset: int) -> FetchPartition:
     return FetchPartition(
         partition=tp.partition,
         current_leader_epoch=linked.leader_epoch,
@@ -474,10 +464,6 @@ def _fetch_request(max_wait_ms: int) -> FetchRequest:
     )
 
 
-# The next full request resolves these at once.
-_SESSION_ERRORS = frozenset(
-    {ErrorCode.FETCH_SESSION_ID_NOT_FOUND, ErrorCode.INVALID_FETCH_SESSION_EPOCH}
-)
 _OTHER_LEADER = frozenset(
     {
         ErrorCode.NOT_LEADER_OR_FOLLOWER,

@@ -26,6 +26,10 @@ from kctl.work import Work
 
 # Of a request, in one turn of the loop: one or two milliseconds.
 PARTITIONS_PER_TURN: Final = 500
+# Errors of the session alone: the next request, a full one, may be sent at once.
+SESSION_ERRORS: Final = frozenset(
+    {ErrorCode.FETCH_SESSION_ID_NOT_FOUND, ErrorCode.INVALID_FETCH_SESSION_EPOCH}
+)
 
 
 class FetchSessionHandler:

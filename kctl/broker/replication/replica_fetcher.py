@@ -25,12 +25,23 @@ fenced partition is dropped until the controller's next request (KIP-320).
 Kafka 2.7: kafka.server.{AbstractFetcherThread, ReplicaFetcherThread}.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from enum import Enum
-from typing import Any, Protocol
+from typing import Any
 
 from kctl.broker.quotas import ReplicationQuota
-from kctl.broker.replication.fetch_session_handler import PARTITIONS_PER_TURN, FetchSessionHandler
+from kctl.broker.replication.fetch_session_handler import (
+    PARTITIONS_PER_TURN,
+    SESSION_ERRORS,
+    FetchSessionHandler,
+)
+from kctl.broker.replication.leader_requests import (
+    Due,
+    FollowerLog,
+    RequestInFlight,
+    epochs_request,
+    offsets_request,
+)
 from kctl.lazy_dataclass import dataclass
 from kctl.model import TopicPartition
 from kctl.protocol.constants import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, NO_EPOCH
@@ -41,17 +52,10 @@ from kctl.protocol.messages.fetch import (
     FetchRequest,
     FetchResponse,
 )
-from kctl.protocol.messages.list_offsets import (
-    ListOffsetPartition,
-    ListOffsetRequest,
-    ListOffsetResponse,
-    ListOffsetTopic,
-)
+from kctl.protocol.messages.list_offsets import ListOffsetPartitionResponse, ListOffsetResponse
 from kctl.protocol.messages.offset_for_leader_epoch import (
-    OffsetForLeaderEpochRequest,
     OffsetForLeaderEpochResponse,
-    OffsetForLeaderPartition,
-    OffsetForLeaderTopic,
+    OffsetForLeaderPartitionResult,
 )
 from kctl.protocol.schema import Message
 from kctl.work import Work
@@ -59,24 +63,6 @@ from kctl.work import Work
 # How long a throttled partition pauses before the rate is checked again.
 THROTTLED_PAUSE_MS = 100
 UNDEFINED_OFFSET = -1
-
-
-class FollowerLog(Protocol):
-    """The view of a follower's log; nothing here changes it."""
-
-    log_start_offset: int
-    log_end_offset: int
-    high_watermark: int
-
-    @property
-    def latest_epoch(self) -> int:
-        """Return the newest leader epoch in the log, or -1."""
-        ...
-
-    def end_offset_for_epoch(self, leader_epoch: int) -> tuple[int, int] | None:
-        """Return (the largest epoch not beyond `leader_epoch`, its end offset), or None if
-        unknown."""
-        ...
 
 
 class Phase(Enum):
@@ -152,7 +138,9 @@ class FetcherOptions:
 
 
 @dataclass(slots=True)
-class _Followed:
+class Followed:
+    """A partition that follows a leader of one leader epoch."""
+
     log: FollowerLog
     leader_epoch: int
     phase: Phase
@@ -166,9 +154,17 @@ class _Followed:
     has_overlap: bool = False
 
     def move_to(self, phase: Phase) -> None:
+        """Raise RuntimeError if NEXT_PHASES has no such move."""
         if phase not in NEXT_PHASES[self.phase]:
             raise RuntimeError(f"a follower cannot move from {self.phase.name} to {phase.name}")
         self.phase = phase
+
+
+_Due = Due[Followed]
+# Topic, partition, and what a response has for it.
+_Answer = tuple[str, int, Any]
+# What follows from it for a partition that is as it was at the request, at a time.
+_OnAnswer = Callable[[TopicPartition, Followed, Any, int], Iterator[Action]]
 
 
 class ReplicaFetcher:
@@ -178,10 +174,9 @@ class ReplicaFetcher:
         self._options = options
         # Limits throttled partitions that catch up; None: unlimited.
         self._quota = quota
-        self._partitions: dict[TopicPartition, _Followed] = {}
+        self._partitions: dict[TopicPartition, Followed] = {}
         self._session = FetchSessionHandler()
-        # The request in flight: partition -> (leader epoch, log end offset) at that time.
-        self._requested: dict[TopicPartition, tuple[int, int]] = {}
+        self._in_flight = RequestInFlight()
 
     def __len__(self) -> int:
         """Return the number of partitions."""
@@ -193,7 +188,7 @@ class ReplicaFetcher:
         """Follow the leader of `leader_epoch` with this log."""
         on_fetch = self._options.truncates_on_fetch and log.latest_epoch != NO_EPOCH
         phase = Phase.FETCHING if on_fetch else Phase.TRUNCATING
-        self._partitions[tp] = _Followed(log, leader_epoch, phase)
+        self._partitions[tp] = Followed(log, leader_epoch, phase)
 
     def remove(self, tp: TopicPartition) -> None:
         """Stop following; responses in flight are ignored."""
@@ -241,9 +236,9 @@ class ReplicaFetcher:
         Some partitions are examined in each turn. One that changes in a later turn is requested as
         it was, and its response no longer applies.
         """
-        truncations: list[tuple[_Followed, Truncate]] = []
-        due: dict[Phase, list[tuple[TopicPartition, _Followed]]] = {}
-        self._requested = {}
+        truncations: list[tuple[Followed, Truncate]] = []
+        due: dict[Phase, list[tuple[TopicPartition, Followed]]] = {}
+        self._in_flight.clear()
         for number, (tp, followed) in enumerate(list(self._partitions.items()), 1):
             if number % PARTITIONS_PER_TURN == 0:
                 yield
@@ -261,20 +256,17 @@ class ReplicaFetcher:
             if self._partitions.get(truncate.topic_partition) is followed
         ]
 
-    def _request_of(
-        self, due: Mapping[Phase, list[tuple[TopicPartition, _Followed]]], now_ms: int
-    ) -> Work[Message | None]:
+    def _request_of(self, due: Mapping[Phase, _Due], now_ms: int) -> Work[Message | None]:
+        own_id, in_flight = self._options.broker_id, self._in_flight
         if Phase.TRUNCATING in due:
-            return (yield from self._epochs_request(due[Phase.TRUNCATING]))
+            return (yield from epochs_request(own_id, due[Phase.TRUNCATING], in_flight))
         for phase, timestamp in _LOOKED_UP.items():
             if phase in due:
-                return (yield from self._offsets_request(due[phase], timestamp))
+                return (yield from offsets_request(own_id, due[phase], timestamp, in_flight))
         fetching = yield from self._without_throttled(due.get(Phase.FETCHING, []), now_ms)
         return (yield from self._fetch_request(fetching)) if fetching else None
 
-    def _without_throttled(
-        self, due: list[tuple[TopicPartition, _Followed]], now_ms: int
-    ) -> Work[list[tuple[TopicPartition, _Followed]]]:
+    def _without_throttled(self, due: _Due, now_ms: int) -> Work[_Due]:
         """Return `due` without throttled partitions if follower.replication.throttled.rate is
         exceeded."""
         quota = self._quota
@@ -290,52 +282,13 @@ class ReplicaFetcher:
                 followed.wait_until_ms = now_ms + THROTTLED_PAUSE_MS
         return kept
 
-    def _record_request(self, tp: TopicPartition, followed: _Followed) -> None:
-        self._requested[tp] = (followed.leader_epoch, followed.log.log_end_offset)
-
-    def _epochs_request(self, due: list[tuple[TopicPartition, _Followed]]) -> Work[Message]:
-        topics: dict[str, OffsetForLeaderTopic] = {}
-        for number, (tp, followed) in enumerate(due, 1):
-            if number % PARTITIONS_PER_TURN == 0:
-                yield
-            self._record_request(tp, followed)
-            topic = topics.setdefault(tp.topic, OffsetForLeaderTopic(name=tp.topic))
-            topic.partitions.append(
-                OffsetForLeaderPartition(
-                    partition_index=tp.partition,
-                    current_leader_epoch=followed.leader_epoch,
-                    leader_epoch=followed.log.latest_epoch,
-                )
-            )
-        return OffsetForLeaderEpochRequest(
-            replica_id=self._options.broker_id, topics=list(topics.values())
-        )
-
-    def _offsets_request(
-        self, due: list[tuple[TopicPartition, _Followed]], timestamp: int
-    ) -> Work[Message]:
-        topics: dict[str, ListOffsetTopic] = {}
-        for number, (tp, followed) in enumerate(due, 1):
-            if number % PARTITIONS_PER_TURN == 0:
-                yield
-            self._record_request(tp, followed)
-            topic = topics.setdefault(tp.topic, ListOffsetTopic(name=tp.topic))
-            topic.partitions.append(
-                ListOffsetPartition(
-                    partition_index=tp.partition,
-                    current_leader_epoch=followed.leader_epoch,
-                    timestamp=timestamp,
-                )
-            )
-        return ListOffsetRequest(replica_id=self._options.broker_id, topics=list(topics.values()))
-
-    def _fetch_request(self, due: list[tuple[TopicPartition, _Followed]]) -> Work[Message]:
+    def _fetch_request(self, due: _Due) -> Work[Message]:
         options = self._options
         wanted = {}
         for number, (tp, followed) in enumerate(due, 1):
             if number % PARTITIONS_PER_TURN == 0:
                 yield
-            self._record_request(tp, followed)
+            self._in_flight.record(tp, followed)
             log = followed.log
             wanted[tp] = FetchPartition(
                 partition=tp.partition,
@@ -359,7 +312,7 @@ class ReplicaFetcher:
     def on_error(self, now_ms: int) -> None:
         """Delay all requested partitions, because no response arrived."""
         self._session.on_error()
-        for tp in self._requested:
+        for tp in self._in_flight:
             self.delay(tp, now_ms)
 
     def on_response(self, response: Message, now_ms: int) -> Iterator[Sequence[Action]]:
@@ -370,43 +323,46 @@ class ReplicaFetcher:
         """
         if isinstance(response, FetchResponse):
             return self._on_fetch(response, now_ms)
-        if isinstance(response, OffsetForLeaderEpochResponse):
-            return self._on_epochs(response, now_ms)
-        assert isinstance(response, ListOffsetResponse)
-        return self._on_offsets(response, now_ms)
+        assert isinstance(response, OffsetForLeaderEpochResponse | ListOffsetResponse)
+        answers = (
+            (topic.name, it.partition_index, it)
+            for topic in response.topics
+            for it in topic.partitions
+        )
+        is_of_epochs = isinstance(response, OffsetForLeaderEpochResponse)
+        return self._on_each(answers, self._on_epoch if is_of_epochs else self._on_offset, now_ms)
 
-    def _current(self, tp: TopicPartition) -> _Followed | None:
-        """Return the partition, or None if it has changed since the request."""
+    def _on_each(
+        self, answers: Iterable[_Answer], on_answer: _OnAnswer, now_ms: int
+    ) -> Iterator[Sequence[Action]]:
+        """Yield what each answer requires; nothing if the partition has changed since."""
+        for topic, partition, answer in answers:
+            tp = TopicPartition(topic, partition)
+            followed = self._current(tp)
+            yield () if followed is None else tuple(on_answer(tp, followed, answer, now_ms))
+
+    def _current(self, tp: TopicPartition) -> Followed | None:
+        """Return the partition if an answer applies to it, else None."""
         followed = self._partitions.get(tp)
-        if followed is None:
-            return None
-        now = (followed.leader_epoch, followed.log.log_end_offset)
-        return followed if self._requested.get(tp) == now else None
+        is_current = followed is not None and self._in_flight.take(tp, followed)
+        return followed if is_current else None
 
     def _on_fetch(self, response: FetchResponse, now_ms: int) -> Iterator[Sequence[Action]]:
         if self._session.on_response(response):
-            return self._on_fetched_partitions(response, now_ms)
-        if response.error_code not in _SESSION_ERRORS:
+            answers = (
+                (topic.topic, it.partition, it)
+                for topic in response.responses
+                for it in topic.partition_responses
+            )
+            return self._on_each(answers, self._on_fetched, now_ms)
+        if response.error_code not in SESSION_ERRORS:
             self.on_error(now_ms)
         return iter(())
-
-    def _on_fetched_partitions(
-        self, response: FetchResponse, now_ms: int
-    ) -> Iterator[Sequence[Action]]:
-        for topic in response.responses:
-            for answer in topic.partition_responses:
-                tp = TopicPartition(topic.topic, answer.partition)
-                followed = self._current(tp)
-                yield (
-                    ()
-                    if followed is None
-                    else tuple(self._on_fetched(tp, followed, answer, now_ms))
-                )
 
     def _on_fetched(
         self,
         tp: TopicPartition,
-        followed: _Followed,
+        followed: Followed,
         answer: FetchablePartitionResponse,
         now_ms: int,
     ) -> Iterator[Action]:
@@ -429,45 +385,38 @@ class ReplicaFetcher:
             yield Append(tp, answer.record_set, answer.high_watermark, answer.log_start_offset)
 
     def _found_overlap(
-        self, tp: TopicPartition, followed: _Followed, leader_start_offset: int
+        self, tp: TopicPartition, followed: Followed, leader_start_offset: int
     ) -> Iterator[Action]:
         """Start over if all records of the log are older than the leader's first."""
         followed.has_overlap = True
         if followed.log.log_start_offset < followed.log.log_end_offset <= leader_start_offset:
             yield StartOver(tp, leader_start_offset)
 
-    def _on_epochs(
-        self, response: OffsetForLeaderEpochResponse, now_ms: int
-    ) -> Iterator[Sequence[Action]]:
-        for topic in response.topics:
-            for answer in topic.partitions:
-                tp = TopicPartition(topic.name, answer.partition_index)
-                followed = self._current(tp)
-                if followed is None:
-                    yield ()
-                elif answer.error_code:
-                    yield tuple(self._failed(tp, answer.error_code, now_ms))
-                else:
-                    epoch, end_offset = answer.leader_epoch, answer.end_offset
-                    offset, agrees = common_end(followed.log, epoch, end_offset)
-                    followed.move_to(Phase.FETCHING if agrees else Phase.TRUNCATING)
-                    yield (Truncate(tp, offset),)
+    def _on_epoch(
+        self,
+        tp: TopicPartition,
+        followed: Followed,
+        answer: OffsetForLeaderPartitionResult,
+        now_ms: int,
+    ) -> Iterator[Action]:
+        if answer.error_code:
+            yield from self._failed(tp, answer.error_code, now_ms)
+        else:
+            offset, agrees = common_end(followed.log, answer.leader_epoch, answer.end_offset)
+            followed.move_to(Phase.FETCHING if agrees else Phase.TRUNCATING)
+            yield Truncate(tp, offset)
 
-    def _on_offsets(self, response: ListOffsetResponse, now_ms: int) -> Iterator[Sequence[Action]]:
-        for topic in response.topics:
-            for answer in topic.partitions:
-                tp = TopicPartition(topic.name, answer.partition_index)
-                followed = self._current(tp)
-                if followed is None:
-                    yield ()
-                elif answer.error_code:
-                    yield tuple(self._failed(tp, answer.error_code, now_ms))
-                else:
-                    yield tuple(self._on_found(tp, followed, answer.offset))
-
-    def _on_found(self, tp: TopicPartition, followed: _Followed, offset: int) -> Iterator[Action]:
-        own_end = followed.log.log_end_offset
-        if followed.phase is Phase.FINDING_START:
+    def _on_offset(
+        self,
+        tp: TopicPartition,
+        followed: Followed,
+        answer: ListOffsetPartitionResponse,
+        now_ms: int,
+    ) -> Iterator[Action]:
+        offset, own_end = answer.offset, followed.log.log_end_offset
+        if answer.error_code:
+            yield from self._failed(tp, answer.error_code, now_ms)
+        elif followed.phase is Phase.FINDING_START:
             followed.move_to(Phase.FETCHING)
             if offset > own_end:
                 yield StartOver(tp, offset)
@@ -489,10 +438,6 @@ class ReplicaFetcher:
 
 
 _LOOKED_UP = {Phase.FINDING_END: LATEST_TIMESTAMP, Phase.FINDING_START: EARLIEST_TIMESTAMP}
-# The next full request resolves these at once.
-_SESSION_ERRORS = frozenset(
-    {ErrorCode.FETCH_SESSION_ID_NOT_FOUND, ErrorCode.INVALID_FETCH_SESSION_EPOCH}
-)
 
 
 def common_end(log: FollowerLog, epoch: int, end_offset: int) -> tuple[int, bool]:

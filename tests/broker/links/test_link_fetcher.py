@@ -4,9 +4,11 @@ import pytest
 
 from kctl.broker.links.link_fetcher import (
     BACKOFF_MS,
+    NEXT_PHASES,
     Append,
     Compare,
     FindLeader,
+    Linked,
     LinkFetcher,
     Phase,
     StartAt,
@@ -231,3 +233,12 @@ def test_a_response_for_another_state_of_the_log_is_ignored():
     story.asks()
     log.log_end_offset = 5
     assert story.fetched(b"records") == []
+
+
+@pytest.mark.parametrize("before", Phase)
+def test_an_illegal_move_raises_and_changes_nothing(before):
+    for after in set(Phase) - NEXT_PHASES[before]:
+        linked = Linked(Log(5), 1, is_compacted=False, phase=before)
+        with pytest.raises(RuntimeError, match=f"from {before.name} to {after.name}"):
+            linked.move_to(after)
+        assert linked.phase is before

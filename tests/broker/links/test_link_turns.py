@@ -10,7 +10,7 @@ from kctl.broker.links import link_fetcher, link_manager, source_cluster
 from kctl.broker.links.link_fetcher import Append, LinkFetcher
 from kctl.broker.links.link_manager import LinkedPartition, LinkManager, PartitionPhase
 from kctl.broker.links.source_cluster import SourceLeader
-from kctl.broker.replication import fetch_session_handler
+from kctl.broker.replication import fetch_session_handler, leader_requests
 from kctl.broker.replication.partition import Role
 from kctl.configs.link_configs import (
     RESUMES_MAX,
@@ -43,7 +43,7 @@ LINK = {"mirror.source": "west", "mirror.source.cluster": "c"}
 
 @pytest.fixture(autouse=True)
 def small_turns(monkeypatch):
-    for module in (link_fetcher, fetch_session_handler, source_cluster):
+    for module in (link_fetcher, leader_requests, fetch_session_handler, source_cluster):
         monkeypatch.setattr(module, "PARTITIONS_PER_TURN", BOUND)
     monkeypatch.setattr(link_manager, "CHANGED_PER_TURN", BOUND)
 

@@ -7,9 +7,12 @@ import pytest
 
 from kctl.broker.replication.fetch_session_handler import PARTITIONS_PER_TURN
 from kctl.broker.replication.replica_fetcher import (
+    NEXT_PHASES,
     Append,
     FetcherOptions,
+    Followed,
     GiveUp,
+    Phase,
     ReplicaFetcher,
     StartOver,
     Truncate,
@@ -127,6 +130,16 @@ def test_a_response_that_no_longer_applies_is_dropped():
     ask(fetcher)
     fetcher.remove(TP)
     assert respond(fetcher, fetched(record_set=b"of nobody"), 0) == []
+
+
+def test_a_leader_that_answers_a_partition_twice_is_heard_once():
+    fetcher = following(EpochLog(1))
+    ask(fetcher)
+    answer = fetched(error_code=ErrorCode.OFFSET_OUT_OF_RANGE)
+    answer.responses *= 2
+    assert respond(fetcher, answer, 0) == []
+    request, _ = ask(fetcher)
+    assert isinstance(request, ListOffsetRequest)
 
 
 def test_diverged_logs_are_truncated_where_the_leader_says():
@@ -363,3 +376,12 @@ def test_a_partition_with_another_leader_meanwhile_is_neither_truncated_nor_fetc
     _, actions = at_once(work)
     assert actions == []
     assert respond(fetcher, fetched(record_set=b"of the former leader"), 0) == []
+
+
+@pytest.mark.parametrize("before", Phase)
+def test_an_illegal_move_raises_and_changes_nothing(before):
+    for after in set(Phase) - NEXT_PHASES[before]:
+        followed = Followed(EpochLog(1), 1, before)
+        with pytest.raises(RuntimeError, match=f"from {before.name} to {after.name}"):
+            followed.move_to(after)
+        assert followed.phase is before
