@@ -30,7 +30,7 @@ from kctl.client.broker_channel import BrokerChannel
 from kctl.errors import CorruptDataError, KctlError, StorageError
 from kctl.model import TopicPartition
 from kctl.protocol.constants import NO_EPOCH
-from kctl.protocol.error_codes import ApiError
+from kctl.protocol.error_codes import ApiError, ErrorCode
 from kctl.protocol.primitives import Buffer
 from kctl.records.memory_records import CURRENT_MAGIC
 from kctl.records.record_batch import MAGIC_OFFSET
@@ -153,6 +153,10 @@ class LinkLoop:
 
     async def _carry_out(self, action: Action) -> None:
         tp = action.topic_partition
+        if isinstance(action, FindLeader):
+            # The fetcher does not have the partition any longer.
+            self._owner.find_leader(tp, ErrorCode(action.error_code).name)
+            return
         partition = self._replicas.partitions.get(tp)
         log = None if partition is None else partition.log
         if partition is None or log is None or not self._is_copied(partition, log):
@@ -169,8 +173,6 @@ class LinkLoop:
                 case StartAt():
                     log.truncate_fully_and_start_at(action.offset)
                     self._replicas.log_manager.futures.current_restarted(tp, action.offset)
-                case FindLeader():
-                    self._owner.find_leader(tp, f"error {action.error_code}")
                 case Stop():
                     self._stop(tp, action.why)
         except StorageError as error:

@@ -3,12 +3,7 @@
 A topic is a link while it has the config `mirror.source`. The leader of each of its partitions
 fetches from the source's leader and appends what it gets as a follower does: with its offsets, its
 leader epochs and its bytes. Followers here replicate from their leader, as always.
-
-    WAITING -- leader known, epoch raised --> FOLLOWING -- would lose or mix --> STOPPED
-       ^----------- another leader -------------+                                  |
-       +------ mirror.resume=N:stop -----------------------------------------------+
-       +------ all replicas are empty -- RESTARTING <-- mirror.resume=N:restart ---+
-    any -- mirror.state=failover --> PREPARING -- epoch raised, markers committed --> READY
+`linked_partition` has the phases of such a partition.
 
 Invariants:
 
@@ -28,10 +23,10 @@ Kafka 2.7: kafka.server.ReplicaFetcherManager
 
 import json
 from collections.abc import Coroutine, Iterable, Mapping, Sequence
-from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
 from kctl.broker.config.dynamic_configs import DynamicConfigs
+from kctl.broker.links.linked_partition import LinkedPartition, PartitionPhase
 from kctl.broker.metadata_cache import MetadataCache
 from kctl.broker.replication.leadership import RoleChange
 from kctl.broker.replication.partition import Partition, Role
@@ -47,7 +42,6 @@ from kctl.configs.link_configs import (
     without_resume,
 )
 from kctl.errors import KctlError
-from kctl.lazy_dataclass import dataclass
 from kctl.model import TopicPartition
 from kctl.protocol.error_codes import ErrorCode
 from kctl.runtime.future import sleep
@@ -73,75 +67,6 @@ SETTINGS_MS = 10_000
 UNITS_PER_STEP = 8
 # Partitions of a topic whose link has changed, per turn.
 CHANGED_PER_TURN = 200
-# Of what a partition waits for, in `mirror.status.N`.
-DETAIL_BYTES_MAX = 400
-
-
-class PartitionPhase(StrEnum):
-    """What the leader of a linked partition does."""
-
-    WAITING = "waiting"
-    FOLLOWING = "following"
-    STOPPED = "stopped"
-    RESTARTING = "restarting"
-    PREPARING = "preparing"
-    READY = "ready"
-
-
-@dataclass(slots=True)
-class LinkedPartition:
-    """A partition led here that is a copy."""
-
-    partition: Partition
-    link: Link
-    phase: PartitionPhase = PartitionPhase.WAITING
-    detail: str = ""
-    # The source's high watermark; -1: unknown.
-    source_end: int = -1
-    # Monotonic: when the copy had all that the source had, as of the last look.
-    caught_up_ms: int = 0
-    # At the last response.
-    had_all: bool = False
-    # The last records that were removed because the source does not have them: (before, after).
-    truncated: tuple[int, int] | None = None
-    # Where it is fetched from.
-    loop: "LinkLoop | None" = None
-    followed: "SourceLeader | None" = None
-    # The leader epoch that a failover began; -1: none yet.
-    own_epoch: int = -1
-    # A coroutine raises its epoch or prepares it.
-    is_busy: bool = False
-
-    def lag(self) -> int | None:
-        """Return how many offsets of the source are not copied; None if its end is unknown."""
-        log = self.partition.log
-        if self.source_end < 0 or log is None:
-            return None
-        return max(self.source_end - log.log_end_offset, 0)
-
-    def lag_ms(self, now_ms: int) -> int:
-        """Return how long ago the copy had all that the source had; 0: it has."""
-        return 0 if self.is_caught_up() else max(now_ms - self.caught_up_ms, 0)
-
-    def is_caught_up(self) -> bool:
-        """Return whether the copy follows its source, and nothing is left to copy."""
-        return self.phase is PartitionPhase.FOLLOWING and self.lag() == 0
-
-    def document(self, now_ms: int) -> dict[str, object]:
-        """Return what `mirror.status.N` says of the partition."""
-        log = self.partition.log
-        return {
-            "partition": self.partition.topic_partition.partition,
-            "phase": self.phase,
-            "detail": _shortened(self.detail),
-            "start": None if log is None else log.log_start_offset,
-            "end": None if log is None else log.log_end_offset,
-            "source_end": None if self.source_end < 0 else self.source_end,
-            "lag_ms": self.lag_ms(now_ms),
-            "leader_epoch": self.partition.leader_epoch,
-            "source_epoch": None if self.followed is None else self.followed.leader_epoch,
-            "truncated": None if self.truncated is None else list(self.truncated),
-        }
 
 
 class LinkManager:
@@ -322,7 +247,7 @@ class LinkManager:
         if linked.link.state is LinkState.FAILOVER:
             if linked.phase not in (PartitionPhase.PREPARING, PartitionPhase.READY):
                 self._leave(linked)
-                linked.phase, linked.detail = PartitionPhase.PREPARING, ""
+                linked.move_to(PartitionPhase.PREPARING)
                 self._start(linked, self._prepare(linked))
             return
         decision = linked.link.resumes.get(linked.partition.topic_partition.partition)
@@ -330,20 +255,20 @@ class LinkManager:
             return
         if decision is OnLoss.STOP:
             self._leave(linked)
-            linked.phase, linked.detail = PartitionPhase.WAITING, "compares again"
+            linked.move_to(PartitionPhase.WAITING, "compares again")
             self._start(linked, self._forget_resume(linked))
         else:
             found = self._leader_of(linked)
             if isinstance(found, str):
                 self._leave(linked)
-                linked.phase, linked.detail = PartitionPhase.WAITING, found
+                linked.move_to(PartitionPhase.WAITING, found)
             elif decision is OnLoss.RESTART:
                 self._leave(linked)
-                linked.phase, linked.detail = PartitionPhase.RESTARTING, ""
+                linked.move_to(PartitionPhase.RESTARTING)
                 self._start(linked, self._restart(linked, found))
             elif found.leader_epoch > linked.partition.leader_epoch:
                 self._leave(linked)
-                linked.phase, linked.detail = PartitionPhase.WAITING, "raises its leader epoch"
+                linked.move_to(PartitionPhase.WAITING, "raises its leader epoch")
                 self._start(linked, self._raise(linked, found.leader_epoch))
             elif linked.followed != found or not self._is_followed(linked):
                 self._follow(linked, found)
@@ -379,7 +304,7 @@ class LinkManager:
             )
             self._loops[key] = loop
         linked.loop, linked.followed = loop, leader
-        linked.phase, linked.detail = PartitionPhase.FOLLOWING, ""
+        linked.move_to(PartitionPhase.FOLLOWING)
         loop.add(linked.partition, leader.leader_epoch)
 
     def _start(self, linked: LinkedPartition, work: Coroutine[Any, Any, None]) -> None:
@@ -390,9 +315,12 @@ class LinkManager:
                 await work
             except KctlError as error:
                 # The next round tries again.
-                linked.phase, linked.detail = PartitionPhase.WAITING, str(error)
+                linked.move_to(PartitionPhase.WAITING, str(error))
                 await sleep(self._runtime.scheduler, BACKOFF_MS)
             finally:
+                if linked.phase in (PartitionPhase.RESTARTING, PartitionPhase.PREPARING):
+                    # Neither done nor refused: the work was ended.
+                    linked.move_to(PartitionPhase.WAITING)
                 linked.is_busy = False
                 self._wants_refresh = True
                 self._sleep.wake()
@@ -430,7 +358,7 @@ class LinkManager:
         )
         left = {n: it for n, it in linked.link.resumes.items() if n != tp.partition}
         linked.link = linked.link._replace(resumes=left)
-        linked.phase, linked.detail = PartitionPhase.WAITING, ""
+        linked.move_to(PartitionPhase.WAITING)
 
     async def _prepare(self, linked: LinkedPartition) -> None:
         from kctl.broker.links.takeover import begin_takeover, end_takeover
@@ -441,7 +369,7 @@ class LinkManager:
             await begin_takeover(self._runtime, self._store, self._replicas, partition)
             linked.own_epoch = partition.leader_epoch
         await end_takeover(self._runtime, partition)
-        linked.phase = PartitionPhase.READY
+        linked.move_to(PartitionPhase.READY)
         tp = partition.topic_partition
         self._runtime.trace.info(f"{tp}: is ready to take over from {linked.link.source}")
         if link_of(self._dynamic_configs.topic(tp.topic)) is None:
@@ -518,17 +446,17 @@ class LinkManager:
     def stop(self, tp: TopicPartition, why: str) -> None:
         """Stop following a partition for good."""
         linked = self._linked.get(tp)
-        if linked is not None:
+        if linked is not None and linked.phase is PartitionPhase.FOLLOWING:
             self._leave(linked)
-            linked.phase, linked.detail = PartitionPhase.STOPPED, why
+            linked.move_to(PartitionPhase.STOPPED, why)
             self._runtime.trace.warning(f"{tp}: no longer follows {linked.link.source}: {why}")
 
     def find_leader(self, tp: TopicPartition | None, why: str) -> None:
         """Ask the source who leads this partition; None: a loop lost its leader."""
         linked = None if tp is None else self._linked.get(tp)
-        if linked is not None:
+        if linked is not None and linked.phase is PartitionPhase.FOLLOWING:
             self._leave(linked)
-            linked.phase, linked.detail = PartitionPhase.WAITING, f"looks for a leader: {why}"
+            linked.move_to(PartitionPhase.WAITING, f"looks for a leader: {why}")
         self._wants_refresh = True
         self._sleep.wake()
 
@@ -546,13 +474,6 @@ class LinkManager:
         now_ms = self._runtime.clock.monotonic_ms()
         rows = [it.document(now_ms) for it in self.among(topic, numbers)]
         return json.dumps(rows, separators=(",", ":"))
-
-
-def _shortened(text: str) -> str:
-    """Return a text, or its beginning, that has at most DETAIL_BYTES_MAX bytes in JSON."""
-    while len(json.dumps(text)) > DETAIL_BYTES_MAX:
-        text = f"{text[: len(text) * 3 // 4]}..."
-    return text
 
 
 def read_only(topic: str, overrides: Mapping[str, str]) -> str | None:

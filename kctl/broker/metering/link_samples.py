@@ -8,7 +8,7 @@ from kctl.metrics import broker_families as f
 from kctl.metrics.family import Sample, Samples
 
 if TYPE_CHECKING:
-    from kctl.broker.links.link_manager import LinkedPartition
+    from kctl.broker.links.linked_partition import LinkedPartition
 
 _MS = 1_000
 

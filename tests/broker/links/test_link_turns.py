@@ -8,7 +8,8 @@ import pytest
 
 from kctl.broker.links import link_fetcher, link_manager, source_cluster
 from kctl.broker.links.link_fetcher import Append, LinkFetcher
-from kctl.broker.links.link_manager import LinkedPartition, LinkManager, PartitionPhase
+from kctl.broker.links.link_manager import LinkManager
+from kctl.broker.links.linked_partition import NEXT_PHASES, LinkedPartition, PartitionPhase
 from kctl.broker.links.source_cluster import SourceLeader
 from kctl.broker.replication import fetch_session_handler, leader_requests
 from kctl.broker.replication.partition import Role
@@ -213,3 +214,26 @@ def test_requests_for_the_status_of_links_are_bounded():
     assert asked == list(wanted)
     assert len(requests) == 11
     assert STATUSES_PER_REQUEST == 1_000
+
+
+@pytest.mark.parametrize("before", PartitionPhase)
+def test_an_illegal_move_of_a_copy_raises_and_changes_nothing(before):
+    for after in set(PartitionPhase) - NEXT_PHASES[before]:
+        linked = LinkedPartition(None, link_of(LINK), before, "because")
+        with pytest.raises(RuntimeError, match=f"from {before.name} to {after.name}"):
+            linked.move_to(after)
+        assert (linked.phase, linked.detail) == (before, "because")
+
+
+@pytest.mark.parametrize(
+    "phase", [it for it in PartitionPhase if it is not PartitionPhase.FOLLOWING]
+)
+def test_what_a_loop_reports_of_a_partition_that_has_left_it_changes_nothing(phase):
+    world = Linked()
+    world.overrides = LINK
+    world.manager.on_topic_change("t")
+    linked = world.manager._linked[tp(0)]
+    linked.phase = phase
+    world.manager.stop(tp(0), "diverged")
+    world.manager.find_leader(tp(0), "moved")
+    assert (linked.phase, linked.detail) == (phase, "")
