@@ -103,6 +103,7 @@ def assemble(
         loggers.runtime(runtime, REPLICAS), config, opened.broker_id, opened.log_manager,
         leader_quota=leader_quota(config, opened.broker_id, opened.dynamic_configs),
         select_replica=replica_selector(config.replica_selector_class, metadata_cache.rack),
+        is_alive=metadata_cache.is_broker_alive,
     )  # fmt: skip
     controller = Controller(
         loggers.runtime(runtime, CONTROLLER), cluster_store, opened.broker_id, broker_info, config,

@@ -7,7 +7,12 @@ from kctl.runtime.real.disk import RealDisk
 from kctl.storage.index_file import SAVE_EVERY
 from kctl.storage.offset_index import OffsetIndex, OffsetPosition
 from kctl.storage.time_index import TimeIndex, TimestampOffset
-from kctl.storage.transaction_index import AbortedTransaction, TransactionIndex
+from kctl.storage.transaction_index import (
+    AbortedTransaction,
+    TransactionIndex,
+    encode_entries,
+)
+from tests.support.turn_work import counted_calls
 
 
 @pytest.fixture
@@ -136,6 +141,22 @@ def test_collect_finds_overlapping_transactions_and_knows_when_to_stop(transacti
     found = []
     assert not transaction_index.collect(25, 100, found)
     assert [entry.producer_id for entry in found] == [3]
+
+
+def test_a_reader_at_the_end_does_not_look_at_all_aborted_transactions(tmp_path):
+    """A client decides how many transactions it aborts, and every reader of the segment asks."""
+    count = 20_000
+    path = tmp_path / "0.txnindex"
+    entries = [AbortedTransaction(n, 2 * n, 2 * n + 1, 2 * n + 2) for n in range(count)]
+    path.write_bytes(encode_entries(entries))
+    index = TransactionIndex(RealDisk(), str(path), 0)
+    found = []
+    with counted_calls() as count_of:
+        index.collect(2 * count - 4, 2 * count, found)
+    assert found == entries[-2:]
+    assert count_of.calls < 500
+    index.truncate_to(2 * count - 1)
+    assert index.entries() == entries[:-1]
 
 
 def test_transaction_index_truncates_and_is_read_again(transaction_index):

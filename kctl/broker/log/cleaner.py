@@ -55,7 +55,7 @@ from kctl.runtime.disk import Disk
 from kctl.storage.file_records import FileRecords
 from kctl.storage.layout import INDEX_SUFFIX, LOG_SUFFIX, TIME_INDEX_SUFFIX, file_name
 from kctl.storage.offset_index import RELATIVE_OFFSET_MAX
-from kctl.storage.transaction_index import AbortedTransaction
+from kctl.storage.transaction_index import AbortedTransaction, IndexContent
 
 # The offset map has at most one slot per this many bytes of the dirty part.
 BYTES_PER_KEY_MIN = 4
@@ -86,7 +86,7 @@ class CleaningPlan:
     first_dirty_offset: int
     first_uncleanable_offset: int
     # Of the whole log.
-    aborted: tuple[AbortedTransaction, ...]
+    transaction_indexes: tuple[IndexContent, ...]
     segment_bytes: int
     options: SegmentOptions
     delete_retention_ms: int
@@ -104,7 +104,8 @@ class Cleaner:
         # End of the map; the log is clean up to here once all groups are done.
         self.end_offset = plan.first_dirty_offset
         self._map = OffsetMap(0)
-        self._transactions = CleanedTransactions(plan.aborted)
+        # Those that the second walk meets; the first walk has read them.
+        self._transactions = CleanedTransactions(())
         # The last batch that was not written; it may be needed to record the segment's end offset.
         self._dropped_last: RecordBatch | None = None
 
@@ -126,7 +127,14 @@ class Cleaner:
         dirty_bytes = sum(segment.size for segment in dirty)
         memory = min(plan.dedupe_buffer_bytes, dirty_bytes // BYTES_PER_KEY_MIN * ENTRY_BYTES)
         self._map = OffsetMap(memory, plan.load_factor)
-        transactions = CleanedTransactions(plan.aborted)
+        aborted: list[AbortedTransaction] = []
+        for index in plan.transaction_indexes:
+            aborted += index.entries()
+            yield len(index.data)
+        transactions, self._transactions = (
+            CleanedTransactions(aborted),
+            CleanedTransactions(aborted),
+        )
         for segment in dirty:
             for batch in self._batches(segment):
                 if batch.last_offset >= plan.first_dirty_offset:

@@ -430,7 +430,7 @@ class LocalLog:
         return LogSegment(
             self._disk, self._open_segments, self.directory, cleaned.base_offset,
             segment_options(self.config), size=cleaned.size, now_ms=now_ms,
-            has_transaction_index=bool(cleaned.transaction_index.entries()),
+            has_transaction_index=not cleaned.transaction_index.is_empty(),
         )  # fmt: skip
 
     def complete_indexes(self) -> None:

@@ -10,13 +10,16 @@ deletion is confirmed only after `make_durable`.
 Kafka 2.7 (which does not wait for the fsync): kafka.log.LogManager.asyncDelete
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from kctl.errors import StorageError
 from kctl.model import TopicPartition
 from kctl.runtime.future import Future
 from kctl.runtime.runtime import Runtime
 from kctl.storage.layout import delete_directory_name
+
+# Files that one background job removes: half a millisecond, more where they are large.
+FILES_PER_JOB = 16
 
 
 class LogRemoval:
@@ -40,25 +43,41 @@ class LogRemoval:
         return renamed
 
     def remove_later(self, paths: Sequence[str], delay_ms: int) -> None:
-        """Remove files or directories in the background; a failure is only logged."""
+        """Remove files or directories in the background, few in each job: flushes that appends wait
+        for take their turns between. A failure is only logged."""
         scheduler = self._runtime.scheduler
+        removal = self._removing(paths)
 
-        def remove() -> None:
-            for path in paths:
-                if self._disk.is_directory(path):
-                    self._disk.remove_tree(path)
-                else:
-                    self._disk.remove(path)
+        def remove_some() -> bool:
+            return next(removal, False)
 
-        def run() -> None:
-            scheduler.background(remove).add_done_callback(report)
+        def go_on() -> None:
+            scheduler.background(remove_some).add_done_callback(report)
 
-        def report(done: Future[None]) -> None:
+        def report(done: Future[bool]) -> None:
             error = done.error()
             if error is not None:
                 self._runtime.trace.warning(f"cannot remove {paths[0]}: {error}")
+            elif done.result():
+                go_on()
 
-        scheduler.call_later(delay_ms, run)
+        scheduler.call_later(delay_ms, go_on)
+
+    def _removing(self, paths: Sequence[str]) -> Iterator[bool]:
+        """Remove files or directories; yield True after every FILES_PER_JOB."""
+        disk, removed = self._disk, 0
+        for path in paths:
+            names = disk.list(path) if disk.is_directory(path) else []
+            files = [f"{path}/{name}" for name in names]
+            for each in (*(it for it in files if not disk.is_directory(it)), path):
+                if removed == FILES_PER_JOB:
+                    yield True
+                    removed = 0
+                removed += 1
+                if each == path and disk.is_directory(path):
+                    disk.remove_tree(path)
+                else:
+                    disk.remove(each)
 
     def make_durable(self) -> Future[bool]:
         """Make all renames so far durable; the result is False if a log directory failed."""

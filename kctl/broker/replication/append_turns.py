@@ -111,8 +111,14 @@ class AppendTurns:
         waiting = self.waiting[key]
         if not waiting:
             del self.waiting[key]
-        elif self._try(key, waiting.popleft()):
-            self._scheduler.call_soon(self._next, key)
+            return
+        # After an unexpected error, too: the appends behind this one have nothing to do with it.
+        has_ended = True
+        try:
+            has_ended = self._try(key, waiting.popleft())
+        finally:
+            if has_ended:
+                self._scheduler.call_soon(self._next, key)
 
 
 def set_error(result: AppendResult, error: KctlError, log: UnifiedLog | None) -> bool:

@@ -1,9 +1,8 @@
-"""Operations that wait for a partition to change: DelayedProduce, DelayedFetch,
-DelayedDeleteRecords.
+"""Operations that wait for a partition to change: DelayedProduce, DelayedFetch.
 
 The letters in the code are those of Kafka's comments.
 
-Kafka 2.7: kafka.server.DelayedProduce, DelayedFetch, DelayedDeleteRecords.
+Kafka 2.7: kafka.server.DelayedProduce, DelayedFetch.
 """
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
@@ -11,7 +10,8 @@ from collections.abc import Callable, Hashable, Mapping, Sequence
 from kctl.broker.log.unified_log import FetchDataInfo, FetchIsolation, LogAppendInfo, UnifiedLog
 from kctl.broker.log.validation_rules import RecordError
 from kctl.broker.purgatory import DelayedOperation
-from kctl.broker.replication.partition import Partition, Role
+from kctl.broker.replication.partition import Partition
+from kctl.errors import CorruptDataError, StorageError
 from kctl.lazy_dataclass import dataclass
 from kctl.protocol.error_codes import ApiError, ErrorCode
 from kctl.protocol.messages.fetch import FetchPartition
@@ -200,41 +200,14 @@ class DelayedFetch(DelayedOperation):
                 isolation=self._params.isolation,
                 min_one_message=True,
             )
-        except ApiError:
+        except (ApiError, StorageError, CorruptDataError):
+            # The read that answers the request reports it.
             return self._params.min_bytes
         return len(info.records) if info.records is not None else 0
 
     def on_complete(self) -> None:
         """Read again and reply with the result."""
         self._on_complete()
-
-
-class DelayedDeleteRecords(DelayedOperation):
-    """Waits until every replica's log starts at the requested offset."""
-
-    __slots__ = ("_on_done", "_waiting")
-
-    def __init__(
-        self,
-        deadline_ms: int,
-        waiting: Sequence[tuple[Partition, int]],
-        on_done: Callable[[], object],
-    ) -> None:
-        super().__init__(deadline_ms)
-        self._waiting = waiting
-        self._on_done = on_done
-
-    def try_complete(self) -> bool:
-        """Return whether all low watermarks are reached or their partitions are no longer led
-        here."""
-        return all(
-            partition.role is not Role.LEADER or partition.low_watermark() >= wanted
-            for partition, wanted in self._waiting
-        )
-
-    def on_complete(self) -> None:
-        """Reply with the current low watermarks."""
-        self._on_done()
 
 
 def readable_end(log: UnifiedLog, isolation: FetchIsolation) -> int:

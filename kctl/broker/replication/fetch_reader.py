@@ -17,7 +17,7 @@ from kctl.broker.quotas import ReplicationQuota
 from kctl.broker.replication.delayed import FetchParams, FetchResult, readable_end
 from kctl.broker.replication.partition import Partition, Role
 from kctl.broker.replication.replica_selector import ReplicaSelector
-from kctl.errors import StorageError
+from kctl.errors import CorruptDataError, StorageError
 from kctl.protocol.constants import NO_EPOCH
 from kctl.protocol.error_codes import ApiError, ErrorCode
 from kctl.protocol.messages.fetch import FetchPartition
@@ -45,15 +45,18 @@ class FetchReader:
         broker_id: int,
         partitions: Mapping[tuple[str, int], Partition],
         on_storage_failure: Callable[[Partition, StorageError], object],
+        on_damage: Callable[[Partition, CorruptDataError], object],
         *,
         leader_quota: ReplicationQuota | None,
         select_replica: ReplicaSelector | None,
     ) -> None:
-        """Take `partitions`, which may change; `on_storage_failure` takes one whose read failed."""
+        """Take `partitions`, which may change; `on_storage_failure` takes one whose read failed,
+        and `on_damage` one whose log is damaged where it was read."""
         self._clock = clock
         self._broker_id = broker_id
         self._partitions = partitions
         self._on_storage_failure = on_storage_failure
+        self._on_damage = on_damage
         self._leader_quota = leader_quota
         self._select_replica = select_replica
 
@@ -171,6 +174,10 @@ class FetchReader:
         except StorageError as failure:
             self._on_storage_failure(partition, failure)
             result.error_code = ErrorCode.KAFKA_STORAGE_ERROR
+            return result
+        except CorruptDataError as damage:
+            self._on_damage(partition, damage)
+            result.error_code = ErrorCode.CORRUPT_MESSAGE
             return result
         log = partition.log
         if log is not None:

@@ -12,7 +12,7 @@ records that the leader had when its epoch began (KAFKA-7128).
 Kafka 2.7: kafka.cluster.Partition; KIP-101, KIP-279, KIP-320, KIP-497.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from enum import Enum
 from typing import Final
 
@@ -495,7 +495,10 @@ class Partition:
         log.maybe_increment_log_start_offset(wanted)
         return wanted
 
-    def low_watermark(self) -> int:
-        """Return the smallest log start offset among the in-sync and other live replicas."""
+    def low_watermark(self, is_alive: Callable[[int], bool]) -> int:
+        """Return the smallest log start offset among the replicas on live brokers; `is_alive` takes
+        a broker id."""
         log = self.leader_log()
-        return min([log.log_start_offset, *(f.log_start_offset for f in self.followers.values())])
+        followers = self.followers.items()
+        starts = [it.log_start_offset for broker_id, it in followers if is_alive(broker_id)]
+        return min([log.log_start_offset, *starts])

@@ -45,7 +45,10 @@ class PurgatoryTimer(Purgatory):
         if deadline_ms != self._rings_at_ms:
             return  # an earlier deadline was added meanwhile and has its own timer
         self._rings_at_ms = None
-        self.expire(self._clock.monotonic_ms())
-        following = self.next_deadline_ms()
-        if following is not None and self._rings_at_ms is None:
-            self._set(following)
+        try:
+            self.expire(self._clock.monotonic_ms())
+        finally:
+            # After an unexpected error, too: the others still expire.
+            following = self.next_deadline_ms()
+            if following is not None and self._rings_at_ms is None:
+                self._set(following)

@@ -30,7 +30,6 @@ from kctl.broker.replication.append_turns import (
 )
 from kctl.broker.replication.delayed import (
     AppendResult,
-    DelayedDeleteRecords,
     DelayedFetch,
     DelayedProduce,
     FetchParams,
@@ -41,6 +40,7 @@ from kctl.broker.replication.delayed import (
 from kctl.broker.replication.fetch_reader import READS_PER_TURN, FetchReader
 from kctl.broker.replication.partition import Partition, Role
 from kctl.broker.replication.purgatory_timer import PurgatoryTimer
+from kctl.broker.replication.record_deletions import RecordDeletions
 from kctl.broker.replication.replica_selector import ReplicaSelector
 from kctl.configs.broker_config import BrokerConfig
 from kctl.errors import CorruptDataError, KctlError, StorageError
@@ -74,8 +74,10 @@ class ReplicaManager:
         *,
         leader_quota: ReplicationQuota | None = None,
         select_replica: ReplicaSelector | None = None,
+        is_alive: Callable[[int], bool] = lambda _broker_id: True,
     ) -> None:
-        """Create a manager; `leader_quota` limits what followers that catch up are sent."""
+        """Create a manager; `leader_quota` limits what followers that catch up are sent, `is_alive`
+        takes a broker id."""
         self.config = config
         self.broker_id = broker_id
         self.log_manager = log_manager
@@ -90,7 +92,7 @@ class ReplicaManager:
         self.on_replicated: Callable[[str, int], object] | None = None
         self.reader = FetchReader(
             runtime.clock, broker_id, self.partitions, self.handle_storage_failure,
-            leader_quota=leader_quota, select_replica=select_replica,
+            self._log_is_damaged, leader_quota=leader_quota, select_replica=select_replica,
         )  # fmt: skip
         # Long work of requests, which iterates over records.
         self.work_queue = WorkQueue(runtime.scheduler)
@@ -98,10 +100,12 @@ class ReplicaManager:
         self._clock = runtime.clock
         self._scheduler = runtime.scheduler
         self._trace = runtime.trace
-        self._failed_appends = Complaints()
+        self._failed_appends, self._damages = Complaints(), Complaints()
         self._produces = PurgatoryTimer(runtime)
         self._fetches = PurgatoryTimer(runtime)
-        self._deletes = PurgatoryTimer(runtime)
+        self._deletions = RecordDeletions(
+            runtime, self.partitions, self.handle_storage_failure, is_alive
+        )
         log_manager.failure_channel.on_failure(self._log_dir_failed)
 
     def on_follower_fetch(self, listener: Callable[[Partition, int], object]) -> None:
@@ -118,7 +122,7 @@ class ReplicaManager:
         return {
             "Produce": len(self._produces),
             "Fetch": len(self._fetches),
-            "DeleteRecords": len(self._deletes),
+            "DeleteRecords": len(self._deletions),
         }
 
     # --- partitions --------------------------------------------------------------------------
@@ -135,7 +139,7 @@ class ReplicaManager:
         changed."""
         self._produces.check(key)
         self._fetches.check(key)
-        self._deletes.check(key)
+        self._deletions.check(key)
 
     def wake_produces(self, key: tuple[str, int]) -> None:
         """Check produce requests that wait for the partition, whose ISR changed."""
@@ -456,8 +460,8 @@ class ReplicaManager:
                     broker_id, request.fetch_offset, request.log_start_offset, now_ms
                 ):
                     self.wake((result.topic, request.partition))
-                elif len(self._deletes):
-                    self._deletes.check((result.topic, request.partition))
+                elif len(self._deletions):
+                    self._deletions.check((result.topic, request.partition))
                 self._on_follower_fetch(partition, broker_id)
             except ApiError as error:
                 result.error_code = error.code
@@ -472,32 +476,8 @@ class ReplicaManager:
         on_done: Callable[[list[tuple[str, int, int, int]]], object],
     ) -> None:
         """Raise log start offsets. `on_done` takes (topic, partition, low watermark, error code)
-        for each, once all replicas followed or after `timeout_ms`."""
-        waiting: list[tuple[Partition, int]] = []
-        failed: dict[tuple[str, int], int] = {}
-        for topic, number, offset in offsets:
-            try:
-                partition = self.partition(topic, number)
-                waiting.append((partition, partition.delete_records(offset)))
-            except ApiError as error:
-                failed[topic, number] = error.code
-
-        def answer() -> None:
-            on_done([self._low_watermark(t, p, failed.get((t, p), 0)) for t, p, _ in offsets])
-
-        deadline_ms = self._clock.monotonic_ms() + timeout_ms
-        self._deletes.try_complete_else_watch(
-            DelayedDeleteRecords(deadline_ms, waiting, answer),
-            [tuple(partition.topic_partition) for partition, _ in waiting],
-        )
-
-    def _low_watermark(self, topic: str, number: int, code: int) -> tuple[str, int, int, int]:
-        if code == 0:
-            try:
-                return topic, number, self.partition(topic, number).low_watermark(), 0
-            except ApiError as error:
-                code = error.code
-        return topic, number, -1, code
+        for each, once all live replicas followed or after `timeout_ms`."""
+        self._deletions.delete(offsets, timeout_ms, on_done)
 
     # --- failures ----------------------------------------------------------------------------
 
@@ -510,6 +490,13 @@ class ReplicaManager:
             self._trace.warning(f"{partition.topic_partition} is offline: {error}")
         if partition.role is not Role.OFFLINE:
             self._go_offline([partition])
+
+    def _log_is_damaged(self, partition: Partition, error: CorruptDataError) -> None:
+        """Report a log that cannot be read where a fetch asks for it."""
+        name, now_ms = str(partition.topic_partition), self._clock.monotonic_ms()
+        line = self._damages.line(name, lambda: f"Cannot read from {name}: {error}", now_ms)
+        if line is not None:
+            self._trace.warning(line)
 
     def _log_dir_failed(self, log_dir: str, _reason: str) -> None:
         """Take the partitions in a failed directory offline; others are unaffected (KIP-112)."""

@@ -23,10 +23,14 @@ BROKER_EPOCH = 7
 class ReplicationWorld:
     """Broker 1's replicas on real files in virtual time; the test acts as the controller."""
 
-    def __init__(self, runtime, directory, log_dirs=1, config=None, **settings):
+    def __init__(
+        self, runtime, directory, log_dirs=1, config=None, is_alive=lambda _: True, **settings
+    ):
         self.runtime = runtime
         self.logs = LogWorld(runtime, directory, LogConfig(**settings), log_dirs)
-        self.manager = ReplicaManager(runtime, BrokerConfig(config or {}), ME, self.logs.manager)
+        self.manager = ReplicaManager(
+            runtime, BrokerConfig(config or {}), ME, self.logs.manager, is_alive=is_alive
+        )
         self.leadership = Leadership(
             self.manager, runtime.clock, lambda _: self.logs.config, lambda: BROKER_EPOCH
         )
