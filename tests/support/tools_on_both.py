@@ -62,7 +62,7 @@ class ToolsOnBoth:
         self.version = tools.version
         self.addresses = (kctl, apache)
 
-    def run(self, tool, *arguments, but=list, until=None, **options):
+    def run(self, tool, *arguments, but=list, until=None, status=0, **options):
         """What kctl makes the tool say, line by line, and Apache Kafka too; `but` changes what may
         differ. Run again until it says `until`, a pattern: of changes brokers hear in their own
         time. With status=None any exit status may be left, which is the first line."""
@@ -70,10 +70,14 @@ class ToolsOnBoth:
         for address in self.addresses:
             deadline = time.monotonic() + HEARD_TIMEOUT_S
             while True:
-                lines = self.run_on(address, tool, *arguments, **options)
+                # A broker that has not heard of a topic makes the tool fail.
+                wanted = status if until is None else None
+                lines = self.run_on(address, tool, *arguments, status=wanted, **options)
                 if until is None or re.search(until, "\n".join(lines)):
                     break
                 assert time.monotonic() < deadline, (until, lines)
+            if until is not None and status is not None:
+                assert lines.pop(0) == f"exit {status}", lines
             answers.append(but(lines))
         assert answers[0] == answers[1], (tool, arguments)
         return answers[0]
