@@ -64,8 +64,11 @@ class Checkpoints:
         self._damaged = damaged
         self._offline = offline
         self._on_failure = on_failure
-        # Log directory -> partitions deleted since the checkpoints on disk were made.
-        self._deleted: dict[str, dict[TopicPartition, None]] = {path: {} for path in directories}
+        # Log directory -> partitions deleted since the checkpoints on disk were made, each with
+        # its last deletion.
+        self._deleted: dict[str, dict[TopicPartition, _Deletion]] = {
+            path: {} for path in directories
+        }
         self._is_rewriting = False
         # (directory, what) -> a write that has not begun, and its result. Their order matters: a
         # file must not end with older offsets than it had.
@@ -98,9 +101,19 @@ class Checkpoints:
             future.set_result(None)
         return future
 
-    def log_deleted(self, log: UnifiedLog) -> None:
-        """Record that the log is deleted; the checkpoints are rewritten after REWRITE_DELAY_MS."""
-        self._deleted[log.log_directory][log.topic_partition] = None
+    def logs_loaded(self) -> None:
+        """Record which partitions the checkpoints mention that have no log, after all logs were
+        loaded: a crash may follow a deletion before the checkpoints are rewritten."""
+        for path, directory in self._directories.items():
+            present = {log.topic_partition for log in self._logs_in(path)}
+            present |= {tp for tp, (log_dir, _) in self._damaged.items() if log_dir == path}
+            for topic_partition in directory.mentioned() - present:
+                self._deleted[path][topic_partition] = _Deletion()
+
+    def log_deleted(self, path: str, topic_partition: TopicPartition) -> None:
+        """Record that the partition's log in log directory `path` is deleted; the checkpoints are
+        rewritten after REWRITE_DELAY_MS."""
+        self._deleted[path][topic_partition] = _Deletion()
         if not self._is_rewriting:
             self._is_rewriting = True
             self._scheduler.call_later(REWRITE_DELAY_MS, self._rewrite)
@@ -161,7 +174,7 @@ class Checkpoints:
         raise error
 
     def _write_all_of(self, path: str, written: Future[None]) -> Work[None]:
-        deleted = list(self._deleted[path])
+        deleted = dict(self._deleted[path])
         examined = yield from self._examine(self._directories[path])
         notes = self._note(path, deleted, examined.logs)
         yield from self._submit(path, examined.offsets, notes, written)
@@ -173,7 +186,7 @@ class Checkpoints:
                 yield
             marks |= {log.topic_partition: log.high_watermark for log in part}
         yield from self._submit(
-            path, {HIGH_WATERMARK_CHECKPOINT: marks}, self._note(path, [], []), written
+            path, {HIGH_WATERMARK_CHECKPOINT: marks}, self._note(path, {}, []), written
         )
 
     def _logs_in(self, path: str) -> list[UnifiedLog]:
@@ -243,12 +256,14 @@ class Checkpoints:
     def _note(
         self,
         path: str,
-        deleted: Iterable[TopicPartition],
+        deleted: Mapping[TopicPartition, "_Deletion"],
         logs: Sequence[tuple[UnifiedLog, int]],
     ) -> Work[None]:
         """Remove files that the checkpoints now on disk make unnecessary."""
-        for topic_partition in deleted:
-            self._deleted[path].pop(topic_partition, None)
+        for topic_partition, deletion in deleted.items():
+            # A later log of the partition may have been deleted since; the files may mention it.
+            if self._deleted[path].get(topic_partition) is deletion:
+                del self._deleted[path][topic_partition]
         for number, (log, truncations) in enumerate(logs, 1):
             if number % LOGS_PER_TURN == 0:
                 yield
@@ -264,6 +279,12 @@ class Checkpoints:
 
 def _is_as_examined(log: UnifiedLog, truncations: int) -> bool:
     return not log.is_closed and log.truncations == truncations
+
+
+class _Deletion:
+    """The identity of one deletion of a log."""
+
+    __slots__ = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -95,8 +95,7 @@ class FutureLogs:
         except CorruptDataError as error:
             self._trace.warning(f"{path}: the copy is damaged and starts over: {error}")
             self._disk.remove_tree(path)
-            config = _future_config(config)
-            log = self._factory.create(directory, tp, self._new_path(directory, tp), config)
+            log = self._create(directory, tp, config, may_be_known=True)
         log.update_high_watermark(directory.high_watermarks.get(tp, 0))
         self._logs[tp] = log
 
@@ -125,13 +124,19 @@ class FutureLogs:
         `may_be_known`: the directory's checkpoints may still mention a deleted log of the
         partition.
         """
-        directory = self._directories[log_dir]
-        config = _future_config(self._current[tp].config)
-        log = self._factory.create(directory, tp, self._new_path(directory, tp), config)
+        directory, config = self._directories[log_dir], self._current[tp].config
+        log = self._create(directory, tp, config, may_be_known=may_be_known)
+        self._logs[tp] = log
+        return log
+
+    def _create(
+        self, directory: LogDirectory, tp: TopicPartition, config: LogConfig, *, may_be_known: bool
+    ) -> UnifiedLog:
+        path = self._new_path(directory, tp)
+        log = self._factory.create(directory, tp, path, _future_config(config))
         if may_be_known:
             # The checkpoints may still mention a deleted log of the partition.
             log.local.announce(0)
-        self._logs[tp] = log
         return log
 
     def _new_path(self, directory: LogDirectory, tp: TopicPartition) -> str:

@@ -89,6 +89,15 @@ class LogDirectory:
         """Return whether a recovery-point checkpoint was read or written."""
         return RECOVERY_POINT_CHECKPOINT in self._written
 
+    def mentioned(self) -> set[TopicPartition]:
+        """Return the partitions in the checkpoints that were found when it was opened."""
+        return {
+            *self.recovery_points,
+            *self.log_start_offsets,
+            *self.high_watermarks,
+            *self.cleaned_offsets,
+        }
+
     def _claim(self, ours: MetaProperties, now_ms: int) -> None:
         found = read_meta_properties(self._disk, self.path)
         if found is not None and found.cluster_id not in (None, ours.cluster_id):

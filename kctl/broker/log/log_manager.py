@@ -39,10 +39,7 @@ from kctl.runtime.future import Future
 from kctl.runtime.runtime import Runtime
 from kctl.runtime.scheduler import Timer
 from kctl.runtime.turns import alone_in_turns
-from kctl.storage.layout import (
-    directory_name,
-    parse_directory_name,
-)
+from kctl.storage.layout import directory_name, parse_directory_name
 from kctl.work import Work, parts
 
 # Future replicas with a chosen directory; the oldest choices are dropped.
@@ -199,6 +196,7 @@ class LogManager:
         self._promote_futures()
         if not self.live_log_dirs:
             raise self.failure_channel.error("none of the log directories can be used")
+        self._checkpoints.logs_loaded()
         # From now on a missing checkpoint indicates a copied directory, not a new one.
         self.checkpoint()
         options = self._options
@@ -402,7 +400,7 @@ class LogManager:
         self.removal.remove_later(
             [self.removal.rename_away(log.topic_partition, log.directory)], delay_ms
         )
-        self._checkpoints.log_deleted(log)
+        self._checkpoints.log_deleted(log.log_directory, log.topic_partition)
 
     # --- moves between directories -----------------------------------------------------------
 
@@ -451,6 +449,7 @@ class LogManager:
             path = f"{found[0]}/{directory_name(topic_partition)}"
             renamed = self.removal.rename_away(topic_partition, path)
             self.removal.remove_later([renamed], self._default_config.file_delete_delay_ms)
+            self._checkpoints.log_deleted(found[0], topic_partition)
 
     # --- flush -------------------------------------------------------------------------------
 
