@@ -21,6 +21,7 @@ from typing import TypeVar
 
 T = TypeVar("T")
 KeyT = TypeVar("KeyT")
+StepT = TypeVar("StepT")
 
 
 class Claim(bytes):
@@ -77,15 +78,17 @@ def at_once(work: ClaimingWork[T]) -> T:
         return result
 
 
-def while_wanted(work: Work[T], is_wanted: Callable[[], bool]) -> Work[T | None]:
+def while_wanted(
+    work: Generator[StepT, None, T], is_wanted: Callable[[], bool]
+) -> Generator[StepT, None, T | None]:
     """Do `work` and return its result, or None if it is no longer wanted after one of its turns."""
     while True:
         try:
-            next(work)
+            step = next(work)
         except StopIteration as stop:
             result: T = stop.value
             return result
-        yield
+        yield step
         if not is_wanted():
             work.close()
             return None

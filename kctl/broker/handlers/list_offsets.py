@@ -14,7 +14,9 @@ Kafka 2.7: kafka.server.KafkaApis.handleListOffsetRequest.
 """
 
 from collections import Counter
+from collections.abc import Callable
 
+from kctl.broker.replication.partition import Partition
 from kctl.broker.replication.replica_manager import FetchIsolation
 from kctl.broker.request import Request
 from kctl.broker.services import Services
@@ -28,7 +30,7 @@ from kctl.protocol.messages.list_offsets import (
     ListOffsetResponse,
     ListOffsetTopicResponse,
 )
-from kctl.work import ClaimingWork
+from kctl.work import ClaimingWork, while_wanted
 
 _FIRST_VERSION_OF_LEADER_EPOCH = 4
 
@@ -77,19 +79,39 @@ def _look_up(
 ) -> ClaimingWork[None]:
     replica_manager = services.replica_manager
     partition = replica_manager.partition(topic, asked.partition_index)
+    is_same = _same_log(partition)
+    work = partition.fetch_offset_for_timestamp(
+        asked.timestamp, _isolation(request.body), asked.current_leader_epoch
+    )
     try:
-        found = yield from partition.fetch_offset_for_timestamp(
-            asked.timestamp, _isolation(request.body), asked.current_leader_epoch
-        )
+        found = yield from while_wanted(work, is_same)
     except CorruptDataError as error:
         raise ApiError(ErrorCode.CORRUPT_MESSAGE, str(error)) from None
     except StorageError as error:
         replica_manager.handle_storage_failure(partition, error)
         raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR) from None
+    if not is_same():
+        # This broker may still lead it, with its log in another directory: the client asks again.
+        partition.leader_log()
+        raise ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
     if found is not None:
         answer.timestamp, answer.offset, leader_epoch = found
         if request.api_version >= _FIRST_VERSION_OF_LEADER_EPOCH:
             answer.leader_epoch = leader_epoch
+
+
+def _same_log(partition: Partition) -> Callable[[], bool]:
+    """Return a function that returns whether the partition still has the records that it has now:
+    its log was not deleted, moved or truncated, and its directory did not fail."""
+    log = partition.log
+    truncations = log.truncations if log is not None else 0
+
+    def is_same() -> bool:
+        return partition.log is log and (
+            log is None or (not log.is_closed and log.truncations == truncations)
+        )
+
+    return is_same
 
 
 def _isolation(body: ListOffsetRequest) -> FetchIsolation | None:

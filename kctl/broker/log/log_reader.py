@@ -59,11 +59,10 @@ def find_by_timestamp(
 ) -> ClaimingWork[tuple[int, int, int] | None]:
     """Return (timestamp, offset, leader epoch) of the first record at or above `start_offset` whose
     timestamp is at least `timestamp`, or None; in steps of bounded work."""
-    segments = log.segments
-    number = max(0, segments.floor_index(start_offset))
+    number = max(0, log.segments.floor_index(start_offset))
     looked_at = 0
-    while number < len(segments.all):
-        segment = segments.all[number]
+    while number < len(log.segments.all):
+        segment = log.segments.all[number]
         base_offset = segment.base_offset
         if segment.largest_timestamp >= timestamp:
             found = yield from segment.find_by_timestamp(timestamp, start_offset)
@@ -72,8 +71,8 @@ def find_by_timestamp(
         looked_at += 1
         if looked_at % SEGMENTS_PER_STEP == 0:
             yield None
-        # Segments may have been deleted, cleaned or added since.
-        number = segments.floor_index(base_offset) + 1
+        # Segments may have been deleted, cleaned or added since, or all of them replaced.
+        number = log.segments.floor_index(base_offset) + 1
     return None
 
 

@@ -57,7 +57,8 @@ def prepare_truncation(
         else:
             yield from replay_in_steps(local.segments, remaining, end_offset)
         latest = None
-        if segment is not None:
+        # The cleaner may have replaced it, and removed its files, between two steps.
+        if segment is not None and local.segments.floor(end_offset) is segment:
             latest = yield from segment.max_timestamp_before(end_offset)
         prepared = PreparedTruncation(end_offset, truncations, segment, latest, remaining)
         if prepared.is_valid(local, end_offset) or local.log_end_offset <= end_offset:

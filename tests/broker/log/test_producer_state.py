@@ -284,6 +284,21 @@ def test_an_outdated_preparation_of_a_truncation_is_not_used(world, log):
     assert send(log, 5, bytes(50), producer_id=8).first_offset == 10
 
 
+def test_a_segment_that_is_replaced_while_a_truncation_is_prepared_is_not_read(world, log):
+    """The cleaner removes its files; a read would fail, and take the log directory offline."""
+    log.config = dataclasses.replace(log.config, segment_bytes=10**6)
+    for sequence in range(3000):
+        send(log, sequence)
+    log.roll()
+    send(log, 3000)
+    log = world.restart(clean=True)
+    preparation = log.prepare_truncation(2990)
+    next(preparation)
+    log.local.delete_segments(log.segments[:1])
+    prepared = at_once(preparation)
+    assert (prepared.segment, prepared.max_timestamp) == (None, None)
+
+
 def test_the_largest_timestamp_of_a_truncated_log_is_found_in_steps(world):
     """Batches of equal timestamps have one entry in the time index."""
     log = world.log()
