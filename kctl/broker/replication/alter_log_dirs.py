@@ -13,6 +13,9 @@ The replica may change at any time (another leader, truncation, deletion, a fail
 shutdown), so its state is checked after each wait. A future log that still exists continues to grow
 when the controller assigns the replica its role again.
 
+A failed read takes the directory of the current log offline, a failed write that of the future log.
+Damaged or rejected records only end the move.
+
 Kafka 2.7: kafka.server.{ReplicaAlterLogDirsManager, ReplicaAlterLogDirsThread}, ReplicaManager
 (`alterReplicaLogDirs`); KIP-113.
 """
@@ -147,10 +150,12 @@ class ReplicaAlterLogDirsManager:
                     await sleep(self._runtime.scheduler, NOTHING_TO_COPY_PAUSE_MS)
                     self._move_to_end(tp)
                     continue
-            except (StorageError, CorruptDataError) as error:
-                self._failed(tp, future, str(error))
-            except ApiError as error:
-                self._runtime.trace.warning(f"{tp} cannot be moved: {error}")
+            except _SourceError as error:
+                self._source_failed(tp, future, str(error))
+            except StorageError as error:
+                self._target_failed(tp, future, str(error))
+            except (ApiError, CorruptDataError) as error:
+                self._give_up(tp, future, str(error))
             if self._moving.get(tp) is future:
                 del self._moving[tp]
 
@@ -159,11 +164,23 @@ class ReplicaAlterLogDirsManager:
         if future is not None:
             self._moving[tp] = future
 
-    def _failed(self, tp: TopicPartition, future: UnifiedLog, reason: str) -> None:
-        """Report a failure of the target directory; a failure of the source is detected by its own
-        use."""
+    def _source_failed(self, tp: TopicPartition, future: UnifiedLog, reason: str) -> None:
+        current = self._current(tp, future)
+        if current is not None:
+            self._logs.handle_log_dir_failure(current.log_directory, reason)
+
+    def _target_failed(self, tp: TopicPartition, future: UnifiedLog, reason: str) -> None:
         if self._current(tp, future) is not None:
             self._logs.handle_log_dir_failure(future.log_directory, reason)
+
+    def _give_up(self, tp: TopicPartition, future: UnifiedLog, reason: str) -> None:
+        """End a move whose records are damaged or rejected: both directories work. Without its
+        copy, the log is compacted again, and the next request begins another move."""
+        if self._current(tp, future) is not None:
+            self._runtime.trace.warning(
+                f"{tp} cannot be moved to {future.log_directory}, its copy is removed: {reason}"
+            )
+            self._logs.futures.delete(tp)
 
     def _current(self, tp: TopicPartition, future: UnifiedLog) -> UnifiedLog | None:
         """Return the log to copy, or None if the move no longer exists."""
@@ -199,13 +216,24 @@ class ReplicaAlterLogDirsManager:
             if records is None:
                 return
             start, end = future.log_end_offset, current.log_end_offset
-            truncations = current.truncations
-            data = await scheduler.background(partial(_read, records))
-            is_same = self._current(tp, future) is current and current.truncations == truncations
-            if is_same and future.log_end_offset == start:
+            is_same = partial(self._is_same, tp, future, current, current.truncations)
+            try:
+                data = await scheduler.background(partial(_read, records))
+            except _SourceError:
+                if is_same():
+                    raise
+                # The file is gone with the log, or with the records that were truncated.
+                continue
+            if is_same() and future.log_end_offset == start:
                 self._append(current, future, data)
                 if future.log_end_offset >= end:
                     return
+
+    def _is_same(
+        self, tp: TopicPartition, future: UnifiedLog, current: UnifiedLog, truncations: int
+    ) -> bool:
+        """Return whether the log to copy is still `current`, truncated so many times."""
+        return self._current(tp, future) is current and current.truncations == truncations
 
     def _catch_up_now(self, current: UnifiedLog, future: UnifiedLog) -> bool:
         """Copy the rest in one step; return whether the future log is complete."""
@@ -220,9 +248,12 @@ class ReplicaAlterLogDirsManager:
         if future.log_end_offset < current.log_start_offset:
             # Its records were deleted before they were copied.
             future.truncate_fully_and_start_at(current.log_start_offset)
-        found = current.read(
-            future.log_end_offset, self._slice_bytes_max, isolation=FetchIsolation.LOG_END
-        )
+        try:
+            found = current.read(
+                future.log_end_offset, self._slice_bytes_max, isolation=FetchIsolation.LOG_END
+            )
+        except StorageError as error:
+            raise _SourceError(str(error)) from error
         return found.records
 
     def _append(self, current: UnifiedLog, future: UnifiedLog, data: bytes) -> None:
@@ -247,5 +278,12 @@ class ReplicaAlterLogDirsManager:
         self._replicas.wake(tp)
 
 
+class _SourceError(Exception):
+    """A file of the current log cannot be read."""
+
+
 def _read(records: FileSlice) -> bytes:
-    return records.file.pread(records.length, records.position)
+    try:
+        return records.file.pread(records.length, records.position)
+    except StorageError as error:
+        raise _SourceError(str(error)) from error

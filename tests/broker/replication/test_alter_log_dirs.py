@@ -2,10 +2,12 @@
 
 import pytest
 
+from kctl.broker.log.log_config import LogConfig
 from kctl.broker.quotas import ReplicationQuota
 from kctl.broker.replication.alter_log_dirs import ReplicaAlterLogDirsManager
 from kctl.broker.replication.log_dirs import ReplicaInfo, describe_log_dirs
 from kctl.broker.replication.partition import Role
+from kctl.errors import StorageError
 from kctl.model import TopicPartition
 from kctl.protocol.error_codes import ErrorCode
 from kctl.protocol.messages.stop_replica import (
@@ -13,6 +15,8 @@ from kctl.protocol.messages.stop_replica import (
     StopReplicaRequest,
     StopReplicaTopicState,
 )
+from kctl.records.record_batch import MAGIC_OFFSET
+from kctl.runtime.real.disk import RealDiskFile
 from kctl.work import at_once
 from tests.support.log_world import TP, batch, values_of
 
@@ -236,6 +240,68 @@ def test_a_corrupt_record_ends_only_the_move(mover):
     assert mover.world.partition.log.log_directory == mover.first
     assert any("cannot be moved" in warning for warning in mover.world.runtime.trace.warnings)
     assert mover.logs.offline_log_dirs == []
+
+
+def test_a_damaged_batch_ends_only_the_move(mover):
+    """Its format is unknown; the log finds that when it reads, before the copy does."""
+    segment = mover.world.partition.log.segments[-1]
+    segment.records.file.pwrite(b"\x4d", MAGIC_OFFSET)
+    assert mover.alter(mover.second) == ErrorCode.NONE
+    mover.settle()
+    assert mover.world.partition.log.log_directory == mover.first
+    assert any("cannot be moved" in warning for warning in mover.world.runtime.trace.warnings)
+    assert mover.logs.offline_log_dirs == []
+    assert mover.future is None
+
+
+def fail_on_read(monkeypatch, directory):
+    """Let reads of the segments in a log directory fail."""
+    pread = RealDiskFile.pread
+
+    def failing(file, length, position):
+        if file.path.startswith(directory) and file.path.endswith(".log"):
+            raise StorageError(f"{file.path}: Input/output error")
+        return pread(file, length, position)
+
+    monkeypatch.setattr(RealDiskFile, "pread", failing)
+
+
+@pytest.mark.parametrize("is_idle", [True, False])
+def test_an_unreadable_source_does_not_take_the_target_offline(mover, monkeypatch, is_idle):
+    """The look-up of the next records may fail, or their read in the background."""
+    if is_idle:
+        mover.world.partition.log.local.segments.active.forget_tail()
+    fail_on_read(monkeypatch, mover.first)
+    assert mover.alter(mover.second) == ErrorCode.NONE
+    mover.settle()
+    assert mover.logs.offline_log_dirs == [mover.first]
+    assert mover.world.partition.role is Role.OFFLINE
+
+
+def test_a_log_that_is_deleted_while_it_is_read_takes_no_directory_offline(mover, monkeypatch):
+    def delete_first(_, __, position):
+        mover.logs.delete_log(TP)
+        del mover.world.manager.partitions[TP]
+        raise StorageError("no such file")
+
+    monkeypatch.setattr(RealDiskFile, "pread", delete_first)
+    assert mover.alter(mover.second) == ErrorCode.NONE
+    mover.settle()
+    assert mover.logs.offline_log_dirs == []
+    assert mover.future is None
+
+
+def test_a_move_that_was_rejected_can_be_requested_again(mover):
+    mover.logs.update_config("t", LogConfig(segment_bytes=50))
+    assert mover.alter(mover.second) == ErrorCode.NONE
+    mover.settle()
+    assert any("cannot be moved" in warning for warning in mover.world.runtime.trace.warnings)
+    # Its copy would keep the log from being compacted.
+    assert mover.future is None
+    mover.logs.update_config("t", LogConfig())
+    assert mover.alter(mover.second) == ErrorCode.NONE
+    mover.settle()
+    assert mover.is_at(mover.second)
 
 
 def test_every_record_on_the_disk_before_is_on_the_disk_after(make_world):
