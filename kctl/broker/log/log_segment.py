@@ -16,10 +16,11 @@ Kafka 2.7: kafka.log.LogSegment
 
 from bisect import bisect_left
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Final, NamedTuple
 
 from kctl.broker.log.open_segments import OpenSegments
-from kctl.errors import CorruptDataError
+from kctl.errors import CorruptDataError, StorageError
 from kctl.protocol.primitives import Buffer
 from kctl.records.record_batch import NO_TIMESTAMP
 from kctl.records.record_stream import timestamp_steps
@@ -196,9 +197,17 @@ class LogSegment:
         self._open_segments.opened(self)
 
     def release(self) -> None:
-        """Close the file and drop the cached indexes; slices in use stay readable."""
-        self.offset_index.release()
-        self.time_index.release()
+        """Close the file and drop the cached indexes; slices in use stay readable.
+
+        An index that cannot be saved stays in memory. The caller opens a file of some other log, so
+        the error is left to this log's next flush, which is answered for this log's directory.
+        """
+        self._close_file()
+        for index in (self.offset_index, self.time_index):
+            with suppress(StorageError):
+                index.release()
+
+    def _close_file(self) -> None:
         if self._records is not None:
             self._records.close()
             self._records = None
@@ -489,11 +498,12 @@ class LogSegment:
             index.renamed(f"{directory}/{index.path.rpartition('/')[2]}")
 
     def close(self) -> None:
-        """Save the indexes and close the file; `become_inactive` has completed them."""
-        was_open = self._records is not None
-        self.release()
-        if was_open:
-            self._open_segments.closed(self)
+        """Save the indexes and close the file; `become_inactive` has completed them. Raise
+        StorageError."""
+        self._close_file()
+        self._open_segments.closed(self)
+        self.offset_index.release()
+        self.time_index.release()
 
     def abandon(self) -> None:
         """Close the file without writing."""

@@ -17,7 +17,10 @@ class Releasable(Protocol):
     is_recently_used: bool
 
     def release(self) -> None:
-        """Close the file and drop cached contents; the next use opens it again."""
+        """Close the file and drop cached contents; the next use opens it again.
+
+        Raise nothing: the caller uses another log, perhaps in another log directory.
+        """
         ...
 
 
