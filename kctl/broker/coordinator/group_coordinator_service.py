@@ -126,9 +126,15 @@ class GroupCoordinatorService:
 
     def ending_transaction(self, producer_id: int, partition: int, *, is_commit: bool) -> Work[int]:
         """Apply the end of a transaction whose marker in this partition of __consumer_offsets is
-        committed, in turns if it has many offsets; return the units of work."""
+        committed, in turns if it has many offsets; return the units of work.
+
+        A shard that has yet to read the log to its end will find the marker there. One that has,
+        and is still being built from it, will not.
+        """
         host = self.hosts.get(partition)
-        if host is None or host.state is not HostState.ACTIVE:
+        if host is None or not host.has_read:
+            return 0
+        if host.state not in (HostState.LOADING, HostState.ACTIVE):
             return 0
         return (yield from host.shard.commits.ending_transaction(producer_id, is_commit=is_commit))
 

@@ -3,8 +3,9 @@
 Loading reads a bounded part per turn of the loop, so that a large partition delays no other client.
 It ends when everything that was in the log at election is committed and read: records that only
 this leader has may be lost with it, and a shard that serves from them would later forget what it
-reported. (Apache Kafka 2.7.2 serves from everything in its log.) Until then the shard serves no
-requests.
+reported. (Apache Kafka 2.7.2 serves from everything in its log.) Then the shard is built, also in
+turns. Until that is done it serves no requests. What others append to the log meanwhile
+(transaction markers) is not read: they report it (`has_read`).
 
 Writes requested in one turn of the loop go into one batch, because an append costs the same for one
 record as for a hundred: under load the commits of many clients share one system call. Each Write
@@ -158,6 +159,9 @@ class ShardHost(Generic[S]):
         self._runtime = runtime
         self._clock = runtime.clock
         self._writer = writer
+        # Whether the log was read to its end. It is not read again: what is appended from then on,
+        # also while the shard is built, must be reported to the shard.
+        self.has_read = False
         self._load_bytes_max = load_bytes_max
         self._load_offset = 0
         # The end of the log when loading began.
@@ -206,8 +210,8 @@ class ShardHost(Generic[S]):
             in_turns(
                 self._runtime.scheduler, self._read_some(), self._have_read, self._fail_reading
             )
-        except KctlError as error:
-            self._fail(error)
+        except Exception as error:  # noqa: BLE001 - in whichever turn, it ends the loading
+            self._fail_reading(error)
 
     def _fail_reading(self, error: Exception) -> None:
         if not isinstance(error, KctlError):
@@ -229,6 +233,7 @@ class ShardHost(Generic[S]):
         elif committed_end < self._elected_end_offset:
             self._runtime.scheduler.call_later(COMMITTED_CHECK_MS, self._load_some)
         else:
+            self.has_read = True
             in_turns(
                 self._runtime.scheduler,
                 self.shard.loaded(self.moment()),

@@ -205,10 +205,16 @@ def read_partly(world, monkeypatch):
     return after the first BOUND."""
     monkeypatch.setattr(group_loader, "RECORDS_PER_TURN", BOUND)
     world.commit({("t", number): number for number in range(COUNT)}, producer_id=3)
-    marker = EndTransactionMarker(ControlRecordType.COMMIT, 0)
-    batch = marker_batch(marker, producer_id=3, producer_epoch=0, timestamp=0)
-    world.log.append(("__consumer_offsets", 0), batch, lambda code, offset: None)
+    append_marker(world, ControlRecordType.COMMIT)
     world.service.on_elected(0, 1)
+
+
+def append_marker(world, kind):
+    """Write the end of the transaction of producer 3."""
+    batch = marker_batch(
+        EndTransactionMarker(kind, 0), producer_id=3, producer_epoch=0, timestamp=0
+    )
+    world.log.append(("__consumer_offsets", 0), batch, lambda code, offset: None)
 
 
 def test_a_large_batch_is_loaded_over_many_turns(world, turns, monkeypatch):
@@ -259,6 +265,36 @@ def test_a_shard_that_is_closed_while_loading_releases_its_memory(world, monkeyp
     world.service.on_resigned(0, 2)
     world.scheduler.settle()
     assert world.service.memory.held_bytes == 0
+
+
+@pytest.mark.parametrize(
+    ("kind", "expected"), [(ControlRecordType.COMMIT, 9), (ControlRecordType.ABORT, 5)]
+)
+def test_a_transaction_that_ends_while_groups_are_built_is_settled(
+    world, monkeypatch, kind, expected
+):
+    world.commit({("t", 0): 5}, group_id="x")
+    world.commit({("t", 0): 9}, group_id="x", producer_id=3)
+    load_partly(world, monkeypatch)
+    assert world.describe("x").error_code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+    append_marker(world, kind)
+    world.end_transaction(3, is_commit=kind is ControlRecordType.COMMIT)
+    world.scheduler.settle()
+    assert world.committed(("t", 0), group_id="x", stable=True) == {("t", 0): expected}
+    check_groups(world.shard)
+
+
+def test_a_transaction_that_ends_while_the_log_is_read_is_settled(world, monkeypatch):
+    monkeypatch.setattr(group_loader, "RECORDS_PER_TURN", BOUND)
+    world.commit({("t", number): number for number in range(COUNT)}, producer_id=3)
+    world.service.on_elected(0, 1)
+    for _ in range(2):
+        world.scheduler.turn()
+    append_marker(world, ControlRecordType.COMMIT)
+    world.end_transaction(3, is_commit=True)
+    assert world.describe("g").error_code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+    world.scheduler.settle()
+    assert world.committed(stable=True) == {("t", number): number for number in range(COUNT)}
 
 
 def test_sessions_that_end_together_end_over_many_turns(world, turns, monkeypatch):
@@ -340,6 +376,19 @@ def test_a_shard_that_cannot_be_loaded_is_not_said_to_load(world, monkeypatch):
     with pytest.raises(LookupError):
         world.scheduler.settle()
     assert world.describe("g0").error_code == ErrorCode.NOT_COORDINATOR
+
+
+def test_a_shard_that_cannot_be_loaded_in_its_first_turn_is_not_said_to_load(world, monkeypatch):
+    world.commit({("t", 0): 5})
+
+    def failing(*_arguments):
+        raise LookupError("a bug")
+
+    monkeypatch.setattr(group_loader, "read_record", failing)
+    world.service.on_elected(0, 1)
+    with pytest.raises(LookupError):
+        world.scheduler.settle()
+    assert world.describe("g").error_code == ErrorCode.NOT_COORDINATOR
 
 
 def test_the_responses_of_a_generation_are_made_over_many_turns(world, turns, monkeypatch):
