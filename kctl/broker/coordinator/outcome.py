@@ -59,7 +59,7 @@ class Later(NamedTuple):
 
     # Returns what follows from the decision.
     work: "Work[Outcome]"
-    # Called if a later turn raises an error, which is also logged; returns what follows from that.
+    # Called if a turn raises an error, which is also logged; returns what follows from that.
     on_error: "Callable[[Moment], Outcome | None]" = lambda _moment: None
 
 

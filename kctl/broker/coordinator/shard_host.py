@@ -324,12 +324,7 @@ class ShardHost(Generic[S]):
         for write in outcome.writes:
             self._gather(write)
         for later in outcome.later:
-            in_turns(
-                self._runtime.scheduler,
-                later.work,
-                self._run_while_active,
-                partial(self._decision_failed, later),
-            )
+            self._decide(later)
         self._release(outcome)
         self._replied()
 
@@ -341,6 +336,14 @@ class ShardHost(Generic[S]):
     def _run_while_active(self, outcome: Outcome | None) -> None:
         if self.state is HostState.ACTIVE:
             self.run(outcome)
+
+    def _decide(self, later: Later) -> None:
+        failed = partial(self._decision_failed, later)
+        scheduler = self._runtime.scheduler
+        try:
+            in_turns(scheduler, later.work, self._run_while_active, failed)
+        except Exception as error:  # noqa: BLE001 - in whichever turn, `failed` answers and logs it
+            scheduler.call_soon(failed, error)
 
     def _decision_failed(self, later: Later, error: Exception) -> None:
         self._run_while_active(later.on_error(self.moment()))

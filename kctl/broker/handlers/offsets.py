@@ -7,7 +7,8 @@ Behaviour:
 - Version 0 stores offsets in the metadata store, as the old consumers did.
 - A request for all offsets of a group leaves out topics that the client may not describe.
 - An offset's own expiry time comes from `retention_time_ms` (versions 2 to 4); else the broker's
-  retention applies (KIP-211).
+  retention applies (KIP-211). A time that is too large wraps, as in Apache Kafka 2.7.2: the offset
+  has expired already, and the next round of expiry removes it.
 
 Versions: OffsetCommit 0-8 (v1 generation, member; v6 leader epoch; v7 static members). OffsetFetch
 0-7 (v1 the coordinator's; v2 all partitions, top-level error; v5 leader epoch; v7 stable offsets,
@@ -97,7 +98,7 @@ def _offsets(
     """Return the requested offsets as they are stored, in order; None for unknown partitions."""
     now_ms = services.runtime.clock.wall_ms()
     retention_ms = body.retention_time_ms
-    expire_ms = NO_EXPIRY if retention_ms < 0 else now_ms + retention_ms
+    expire_ms = NO_EXPIRY if retention_ms < 0 else _as_int64(now_ms + retention_ms)
     state_of = services.metadata_cache.partition
     offsets: list[tuple[TopicPartition, CommittedOffset] | None] = []
     for topic in body.topics:
@@ -115,6 +116,11 @@ def _offsets(
             )
             offsets.append((topic_partition, committed))
     return offsets
+
+
+def _as_int64(value: int) -> int:
+    """Return what is left of `value` in Java's long."""
+    return (value + 2**63) % 2**64 - 2**63
 
 
 def _commit_response(body: OffsetCommitRequest, codes: Iterable[int]) -> OffsetCommitResponse:

@@ -1,5 +1,7 @@
 """OffsetCommit and OffsetFetch, with and without a group, inside transactions and not."""
 
+from struct import error as struct_error
+
 import pytest
 
 from kctl.broker.coordinator.group.offset_commits import OffsetCommit
@@ -234,3 +236,12 @@ def test_a_failed_commit_in_a_transaction_leaves_nothing_pending(world):
     answer = world.commit({TP: 5}, producer_id=PRODUCER)
     assert answer.response == [ErrorCode.COORDINATOR_NOT_AVAILABLE]
     assert world.committed(TP, stable=True) == {TP: -1}
+
+
+@pytest.mark.parametrize("producer_id", [-1, PRODUCER])
+def test_a_commit_that_cannot_be_encoded_leaves_nothing_pending(world, producer_id):
+    world.commit({TP: 5})
+    with pytest.raises(struct_error):
+        world.commit({TP: 2**63}, producer_id=producer_id)
+    assert world.committed(TP, stable=True) == {TP: 5}
+    assert world.commit({TP: 6}, producer_id=producer_id).response == [0]

@@ -79,6 +79,10 @@ def turns(world, monkeypatch):
     return TurnCounter(world, monkeypatch)
 
 
+def failing(*_arguments, **_options):
+    raise LookupError("a bug")
+
+
 def enter_all(world, count=COUNT):
     return [world.enter(protocols={"range": b"m%d" % number}) for number in range(count)]
 
@@ -336,10 +340,6 @@ def test_an_assignment_whose_record_cannot_be_made_is_answered(world, monkeypatc
     while not entered[0][1].is_there:
         world.advance(DELAY_MS)
     response = entered[0][1].response
-
-    def failing(_group, _member, _assignment):
-        raise LookupError("a bug")
-
     scheduler = world.scheduler
     monkeypatch.setattr(scheduler, "settle", lambda: None)
     synced = world.sync(response.leader, response.generation_id, {})
@@ -351,15 +351,30 @@ def test_an_assignment_whose_record_cannot_be_made_is_answered(world, monkeypatc
     assert synced.error is ErrorCode.UNKNOWN_SERVER_ERROR
 
 
+def test_an_assignment_whose_record_fails_at_once_is_answered(world, monkeypatch):
+    member_id, joined = world.enter()
+    while not joined.is_there:
+        world.advance(DELAY_MS)
+    generation_id = joined.response.generation_id
+    settle = world.scheduler.settle
+    monkeypatch.setattr(world.scheduler, "settle", lambda: None)
+    monkeypatch.setattr(rebalance, "stored_member", failing)
+    synced = world.sync(member_id, generation_id, {member_id: b"a"})
+    monkeypatch.undo()
+    with pytest.raises(LookupError):
+        settle()
+    settle()
+    assert synced.error is ErrorCode.UNKNOWN_SERVER_ERROR
+    # The next generation can be stored.
+    rejoined = world.join(member_id).response
+    assert world.sync(member_id, rejoined.generation_id, {member_id: b"a"}).response.error_code == 0
+
+
 def test_a_deletion_that_fails_in_a_later_turn_is_answered(world, monkeypatch):
     monkeypatch.setattr(cleanup, "UNITS_PER_STEP", BOUND)
     world.commit({("t", number): 1 for number in range(COUNT)})
     codes = []
     world.service.delete_groups(["g"], codes.append)
-
-    def failing(*_arguments, **_options):
-        raise LookupError("a bug")
-
     monkeypatch.setattr(cleanup, "offset_record", failing)
     with pytest.raises(LookupError):
         world.scheduler.settle()
@@ -368,10 +383,6 @@ def test_a_deletion_that_fails_in_a_later_turn_is_answered(world, monkeypatch):
 
 def test_a_shard_that_cannot_be_loaded_is_not_said_to_load(world, monkeypatch):
     load_partly(world, monkeypatch)
-
-    def failing(*_arguments):
-        raise LookupError("a bug")
-
     monkeypatch.setattr(group_loader.GroupLoader, "_restore", failing)
     with pytest.raises(LookupError):
         world.scheduler.settle()
@@ -380,10 +391,6 @@ def test_a_shard_that_cannot_be_loaded_is_not_said_to_load(world, monkeypatch):
 
 def test_a_shard_that_cannot_be_loaded_in_its_first_turn_is_not_said_to_load(world, monkeypatch):
     world.commit({("t", 0): 5})
-
-    def failing(*_arguments):
-        raise LookupError("a bug")
-
     monkeypatch.setattr(group_loader, "read_record", failing)
     world.service.on_elected(0, 1)
     with pytest.raises(LookupError):

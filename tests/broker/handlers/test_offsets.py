@@ -155,6 +155,17 @@ def test_a_retention_time_becomes_an_expiry(world):
     assert stored_offset(world).expire_timestamp_ms == -1
 
 
+def test_a_retention_time_that_is_too_large_wraps(world):
+    # As in Apache Kafka 2.7.2: the offset has expired already.
+    longest_ms = 2**63 - 1
+    assert commit(world, 2, [0], retention_time_ms=longest_ms) == [(0, 0)]
+    wrapped_ms = world.clock.wall_ms() + longest_ms - 2**64
+    assert stored_offset(world).expire_timestamp_ms == wrapped_ms
+    assert fetched(fetch(world, 7, [0], require_stable=True)) == [("t", 0, 10, 0)]
+    world.advance(world.config.offsets_retention_check_interval_ms)
+    assert fetched(fetch(world, 7, [0])) == [("t", 0, -1, 0)]
+
+
 def test_version_1_may_have_a_commit_timestamp(world):
     commit(world, 1, [0], commit_timestamp=77)
     assert stored_offset(world).commit_timestamp_ms == 77

@@ -102,13 +102,14 @@ class OffsetCommits:
             return outcome.reply(commit.reply, codes)
         offsets = group.offsets
         partitions = [topic_partition for topic_partition, _ in accepted]
-        offsets.mark_in_flight(partitions)
 
         def settled(code: int, _moment: Moment) -> Outcome:
             offsets.clear_in_flight(partitions)
             return Outcome().reply(commit.reply, _with_error(codes, offsets_error(code)))
 
+        # First: a record that cannot be encoded must leave nothing in flight.
         outcome.writes.append(self._write(group, commit, accepted, settled))
+        offsets.mark_in_flight(partitions)
         return outcome
 
     def plain_record(
@@ -167,15 +168,16 @@ class OffsetCommits:
             return outcome.reply(commit.reply, codes)
         offsets, producer_id = group.offsets, commit.producer_id
         partitions = [topic_partition for topic_partition, _ in accepted]
-        offsets.mark_in_flight_in_transaction(producer_id, partitions)
-        self._groups_by_producer.setdefault(producer_id, {})[group.group_id] = None
 
         def settled(code: int, _moment: Moment) -> Outcome:
             if code != _NONE:
                 offsets.fail_in_transaction(producer_id, partitions)
             return Outcome().reply(commit.reply, _with_error(codes, offsets_error(code)))
 
+        # First, as in `commit`.
         outcome.writes.append(self._write(group, commit, accepted, settled))
+        offsets.mark_in_flight_in_transaction(producer_id, partitions)
+        self._groups_by_producer.setdefault(producer_id, {})[group.group_id] = None
         return outcome
 
     def _check_in_transaction(self, group: Group | None, commit: OffsetCommit) -> int:
