@@ -82,6 +82,8 @@ class Outcome:
     events: list[tuple[str, dict[str, object]]] = field(default_factory=list)
     # Decisions that may take several turns of the loop.
     later: "list[Later]" = field(default_factory=list)
+    # What parts of the decision raised, to be logged; the other parts are valid.
+    errors: list[Exception] = field(default_factory=list)
 
     def reply(self, reply: Reply, response: Any) -> "Outcome":
         """Add a reply to send now."""

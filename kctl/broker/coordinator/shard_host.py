@@ -302,12 +302,9 @@ class ShardHost(Generic[S]):
 
         def unloaded(outcome: Outcome) -> None:
             self._release(outcome)
-            moment = self.moment()
             for writes in waiting:
-                for write in writes:
-                    if write.on_settled is not None:
-                        not_leader = int(ErrorCode.NOT_LEADER_OR_FOLLOWER)
-                        self._release(write.on_settled(not_leader, moment))
+                not_leader = int(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+                self._settle_each(writes, not_leader, self._release)
 
         self._unload(unloaded)
 
@@ -320,6 +317,8 @@ class ShardHost(Generic[S]):
         """Execute what the shard decided."""
         if outcome is None:
             return
+        for error in outcome.errors:
+            self._log(error)
         # Writes first: a reply may trigger the next request before it returns.
         for write in outcome.writes:
             self._gather(write)
@@ -332,6 +331,10 @@ class ShardHost(Generic[S]):
         """Set the timer again if a deadline has become earlier."""
         if self.shard.next_deadline_ms() < self._timer_ms:
             self._set_timer()
+
+    def _log(self, error: Exception) -> None:
+        """Have the loop log `error`, which must not end what the caller does."""
+        self._runtime.scheduler.call_soon(fail_loudly, error)
 
     def _run_while_active(self, outcome: Outcome | None) -> None:
         if self.state is HostState.ACTIVE:
@@ -473,12 +476,21 @@ class ShardHost(Generic[S]):
         self._settle(writes, code)
 
     def _settle(self, writes: list[Write], code: int) -> None:
-        moment = self.moment()
         if self.state is not HostState.ACTIVE:
             code = int(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        self._settle_each(writes, code, self.run)
+
+    def _settle_each(
+        self, writes: list[Write], code: int, execute: Callable[[Outcome | None], object]
+    ) -> None:
+        moment = self.moment()
         for write in writes:
-            if write.on_settled is not None:
-                self.run(write.on_settled(code, moment))
+            if write.on_settled is None:
+                continue
+            try:
+                execute(write.on_settled(code, moment))
+            except Exception as error:  # noqa: BLE001 - the other writes must settle
+                self._log(error)
 
     # Time
 
@@ -496,8 +508,10 @@ class ShardHost(Generic[S]):
         self._timer = None
         self._timer_ms = NEVER
         if self.state is HostState.ACTIVE:
-            self.run(self.shard.fire_timers(self.moment()))
-            self._set_timer()
+            try:
+                self.run(self.shard.fire_timers(self.moment()))
+            finally:
+                self._set_timer()
 
 
 def _replying(replies: ReplyStream) -> Work[None]:

@@ -7,6 +7,9 @@ queued at its true deadline. Only a deadline that moves *earlier* changes the he
 A cancelled timer leaves its heap entry, for up to five minutes if a new member waits. The entry
 drops its reference to the timer at once, and thereby to the member and its metadata.
 
+A timer that raises an error is a bug. The outcome has the error, the other timers fire, as they
+belong to other groups, and the timer fires again later: without it a session would never end.
+
 Invariants: a timer has at most one live heap entry, never later than its deadline; a dead entry
 refers to no timer; timers with equal times fire in the order in which they were armed.
 
@@ -23,6 +26,8 @@ NEVER = 2**63 - 1
 DEAD_ENTRIES_MAX = 512
 # Timers fired by one call of `fire_due`; the next call, due at once, continues.
 FIRED_PER_CALL_MAX = 250
+# When a timer that raised an error fires again: each time is logged.
+RETRY_MS = 10_000
 
 
 class Timer:
@@ -95,7 +100,12 @@ class TimerQueue:
             # A timer that fired before it may have postponed or cancelled it.
             if timer.deadline_ms <= moment.monotonic_ms:
                 timer.deadline_ms = NEVER
-                timer.fire(moment, outcome)
+                try:
+                    timer.fire(moment, outcome)
+                except Exception as error:  # noqa: BLE001 - one timer's bug must not lose others
+                    outcome.errors.append(error)
+                    if not timer.is_set:
+                        self.set(timer, moment.monotonic_ms + RETRY_MS)
 
     def _arm(self, timer: Timer) -> None:
         self._disarm(timer)

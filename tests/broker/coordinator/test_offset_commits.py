@@ -10,7 +10,7 @@ from kctl.model import TopicPartition
 from kctl.protocol.error_codes import ErrorCode
 from kctl.records.memory_records import batches
 from tests.support.group_invariants import check_groups
-from tests.support.group_world import DELAY_MS, GroupWorld
+from tests.support.group_world import DELAY_MS, Answer, GroupWorld
 
 TP = ("t", 0)
 OTHER = ("t", 1)
@@ -245,3 +245,19 @@ def test_a_commit_that_cannot_be_encoded_leaves_nothing_pending(world, producer_
         world.commit({TP: 2**63}, producer_id=producer_id)
     assert world.committed(TP, stable=True) == {TP: 5}
     assert world.commit({TP: 6}, producer_id=producer_id).response == [0]
+
+
+def test_a_response_that_fails_does_not_take_others_of_its_batch_with_it(world):
+    def failing(_codes):
+        raise LookupError("a bug")
+
+    answers = [Answer(), failing, Answer()]
+    for number, answer in enumerate(answers):
+        committed = CommittedOffset(number, -1, "", 0)
+        asked = [(TopicPartition("t", number), committed)]
+        world.service.commit_offsets(OffsetCommit("g", "", None, -1, asked, answer))
+    with pytest.raises(LookupError):
+        world.scheduler.settle()
+    world.scheduler.settle()
+    assert [answers[0].response, answers[2].response] == [[0], [0]]
+    assert world.committed() == {("t", number): number for number in range(3)}

@@ -2,6 +2,7 @@
 
 import pytest
 
+from kctl.broker.coordinator.timers import RETRY_MS
 from kctl.protocol.error_codes import ErrorCode
 from tests.support.group_invariants import check_groups
 from tests.support.group_world import SESSION_MS, GroupWorld
@@ -168,3 +169,26 @@ def test_all_may_leave_during_the_initial_delay(world):
     assert answer.error is ErrorCode.UNKNOWN_MEMBER_ID
     world.advance(SESSION_MS)
     assert world.state() == "Empty"
+
+
+def test_a_session_that_cannot_be_ended_does_not_take_others_with_it(world, monkeypatch):
+    names = ("before", "broken", "after")
+    members = {name: world.form_group(1, group_id=name)[0][0] for name in names}
+    for name, member_id in members.items():
+        assert world.heartbeat(member_id, 1, group_id=name) is ErrorCode.NONE
+    remove = world.shard._rebalance.remove
+
+    def failing(group, *arguments):
+        if group.group_id == "broken":
+            raise LookupError("a bug")
+        remove(group, *arguments)
+
+    monkeypatch.setattr(world.shard._rebalance, "remove", failing)
+    with pytest.raises(LookupError):
+        world.advance(SESSION_MS)
+    world.scheduler.settle()
+    counts = {name: len(world.group(name).members) for name in names}
+    assert counts == {"before": 0, "broken": 1, "after": 0}
+    monkeypatch.undo()
+    world.advance(RETRY_MS)
+    assert not world.group("broken").members

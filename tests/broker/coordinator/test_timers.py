@@ -1,7 +1,13 @@
 import weakref
 
 from kctl.broker.coordinator.outcome import Moment, Outcome
-from kctl.broker.coordinator.timers import DEAD_ENTRIES_MAX, NEVER, Timer, TimerQueue
+from kctl.broker.coordinator.timers import (
+    DEAD_ENTRIES_MAX,
+    NEVER,
+    RETRY_MS,
+    Timer,
+    TimerQueue,
+)
 
 
 class Bell:
@@ -89,6 +95,26 @@ def test_a_timer_that_sets_itself_again_waits_for_the_next_call():
     assert bell.queue.next_ms() == 10
     bell.at(11)
     assert seen == [10, 11]
+
+
+def test_a_timer_that_raises_does_not_take_others_with_it():
+    bell = Bell()
+    error = LookupError("a bug")
+
+    def failing(_moment, _outcome):
+        bell.fired.append("failing")
+        if bell.fired == ["first", "failing"]:
+            raise error
+
+    for timer in (bell.timer("first"), Timer(failing), bell.timer("last")):
+        bell.queue.set(timer, 10)
+    outcome = Outcome()
+    bell.queue.fire_due(Moment(10, 0), outcome)
+    assert bell.fired == ["first", "failing", "last"]
+    assert outcome.errors == [error]
+    # It is tried again, so that what it ends does not stay for ever.
+    assert [bell.at(9 + RETRY_MS), bell.at(10 + RETRY_MS)] == [[], ["failing"]]
+    assert bell.queue.next_ms() == NEVER
 
 
 def test_cancelled_timers_do_not_pile_up():

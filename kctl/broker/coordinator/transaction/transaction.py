@@ -26,6 +26,7 @@ from kctl.records.record_batch import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
 NO_TIMESTAMP = -1
 # From this epoch on a producer id is exhausted: the last int16 is reserved for a fence.
 EPOCH_EXHAUSTED = 2**15 - 2
+EPOCH_MAX = 2**15 - 1
 
 # From each state, the states it may move to.
 LEGAL_MOVES = {
@@ -164,10 +165,14 @@ class Transaction:
 
     def fenced(self, wall_ms: int) -> "Transaction":
         """Return the state in which the producer can add nothing more, before the coordinator
-        aborts."""
+        aborts.
+
+        The last epoch stays: no client is given it, and the next instance gets another producer id.
+        (Apache Kafka 2.7.2 cannot fence it, so that the transaction never ends.)
+        """
         return replace(
             self._move(TransactionState.PREPARE_EPOCH_FENCE, wall_ms),
-            producer_epoch=self.producer_epoch + 1,
+            producer_epoch=min(self.producer_epoch + 1, EPOCH_MAX),
             last_producer_epoch=NO_PRODUCER_EPOCH,
         )
 

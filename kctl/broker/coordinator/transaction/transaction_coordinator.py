@@ -222,7 +222,7 @@ class TransactionCoordinator:
         if code != _NONE:
             return outcome.reply(reply, ProducerIdResult(code))
         if entry is None:
-            entry = self.entries[claimed.transactional_id] = Entry()
+            entry = Entry()
         current = entry.current
         if current is not None and current.state is TransactionState.ONGOING:
             # Abort the transaction that the old instance left open; the producer retries.
@@ -244,6 +244,7 @@ class TransactionCoordinator:
             return Outcome().reply(reply, result)
 
         self._write(entry, following, settled, outcome)
+        self.entries[claimed.transactional_id] = entry
         return outcome
 
     def _check_init(self, entry: Entry | None, claimed: Producer, fresh_id: int) -> int:
@@ -432,24 +433,51 @@ class TransactionCoordinator:
 
     def _complete_again(self, moment: Moment, outcome: Outcome) -> None:
         waiting, self._incomplete = self._incomplete, {}
-        for transactional_id in waiting:
+
+        def complete(transactional_id: str, entry: Entry, current: Transaction) -> None:
+            if not current.is_prepared:
+                return
+            try:
+                self._complete(entry, current, moment, outcome)
+            except Exception:
+                # A transaction that was decided must end: it is tried again, not too often.
+                self._incomplete[transactional_id] = None
+                retry_ms = moment.monotonic_ms + self._settings.abort_interval_ms
+                self.timers.set(self._retry_timer, retry_ms)
+                raise
+
+        self._for_each(list(waiting), complete, outcome)
+
+    def _for_each(
+        self,
+        transactional_ids: Iterable[str],
+        handle: Callable[[str, Entry, Transaction], object],
+        outcome: Outcome,
+    ) -> None:
+        """Handle those of the ids that are known; an error of one does not concern the others."""
+        for transactional_id in transactional_ids:
             entry = self.entries.get(transactional_id)
-            if entry is not None and entry.current is not None and entry.current.is_prepared:
-                self._complete(entry, entry.current, moment, outcome)
+            if entry is None or entry.current is None:
+                continue
+            try:
+                handle(transactional_id, entry, entry.current)
+            except Exception as error:  # noqa: BLE001 - one id's bug must not stop the round
+                outcome.errors.append(error)
 
     # Hanging transactions and expired ids
 
     def _abort_hanging(self, moment: Moment, outcome: Outcome) -> None:
         """Abort transactions that take too long; ENTRIES_PER_TURN are looked at in a turn."""
         left = self._to_abort or list(reversed(self._ongoing))
-        for transactional_id in _taken(left):
-            entry = self.entries.get(transactional_id)
-            current = None if entry is None else entry.current
-            if entry is None or current is None or entry.is_busy:
-                continue
-            if transactional_id in self._ongoing and current.has_timed_out(moment.wall_ms):
+
+        def abort(transactional_id: str, entry: Entry, current: Transaction) -> None:
+            if entry.is_busy or transactional_id not in self._ongoing:
+                return
+            if current.has_timed_out(moment.wall_ms):
                 outcome.event("transaction_timed_out", transactional_id=transactional_id)
                 self._end(entry, current.fenced(moment.wall_ms), moment, None, outcome)
+
+        self._for_each(_taken(left), abort, outcome)
         self._to_abort = left
         delay_ms = 0 if left else self._settings.abort_interval_ms
         self.timers.set(self._abort_timer, moment.monotonic_ms + delay_ms)
@@ -460,25 +488,23 @@ class TransactionCoordinator:
         if not self._to_expire:
             self._to_expire = list(reversed(self.entries))
             self._expired = 0
-        for transactional_id in _taken(self._to_expire):
-            entry = self.entries.get(transactional_id)
-            current = None if entry is None else entry.current
-            if entry is None or current is None or entry.is_busy:
-                continue
+
+        def expire(transactional_id: str, entry: Entry, current: Transaction) -> None:
+            if entry.is_busy or self._expired == EXPIRED_IDS_PER_ROUND:
+                return
             if current.has_expired(moment.wall_ms, expiration_ms):
                 self._forget(transactional_id, entry, current, outcome)
                 self._expired += 1
-                if self._expired == EXPIRED_IDS_PER_ROUND:
-                    self._to_expire = []
-                    break
+
+        self._for_each(_taken(self._to_expire), expire, outcome)
+        if self._expired == EXPIRED_IDS_PER_ROUND:
+            self._to_expire = []
         delay_ms = 0 if self._to_expire else self._settings.expiry_interval_ms
         self.timers.set(self._expiry_timer, moment.monotonic_ms + delay_ms)
 
     def _forget(
         self, transactional_id: str, entry: Entry, current: Transaction, outcome: Outcome
     ) -> None:
-        entry.pending = current
-
         def settled(code: int, _moment: Moment) -> Outcome:
             entry.pending = None
             result = Outcome()
@@ -487,6 +513,7 @@ class TransactionCoordinator:
             return result
 
         outcome.writes.append(Write([tombstone(transactional_id)], settled))
+        entry.pending = current
 
     # Writing
 
@@ -497,8 +524,9 @@ class TransactionCoordinator:
         settled: Callable[[int, Moment], Outcome],
         outcome: Outcome,
     ) -> None:
-        entry.pending = following
+        # First: a record that cannot be encoded must leave nothing pending.
         outcome.writes.append(Write([transaction_record(following)], settled))
+        entry.pending = following
 
     def _settle(self, entry: Entry, following: Transaction) -> None:
         if entry.pending is following:
