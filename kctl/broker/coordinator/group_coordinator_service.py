@@ -40,8 +40,10 @@ from kctl.work import Work
 STATIC_MEMBERS_SINCE = "2.3-IV0"
 # Bytes of the log decoded per turn of the loop while a partition loads: a few milliseconds.
 LOAD_BYTES_PER_TURN_MAX = 128 * 1024
-# Maximum number of group ids whose partition is cached.
+# Maximum number of group ids whose partition is cached, and of their characters (4 bytes at most):
+# beyond either the cache is cleared.
 PARTITIONS_CACHED_MAX = 100_000
+CHARACTERS_CACHED_MAX = 4 * 1024 * 1024
 
 _NONE = int(ErrorCode.NONE)
 _LOADING = int(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
@@ -72,6 +74,7 @@ class GroupCoordinatorService:
         self._partition_count = partition_count
         self._count_cached = 0
         self._partitions: dict[str, int] = {}
+        self._characters_cached = 0
         self._check_interval_ms = config.offsets_retention_check_interval_ms
         self._expiry_timer: Timer | None = None
         self._is_active = False
@@ -145,13 +148,20 @@ class GroupCoordinatorService:
         count = self._partition_count()
         if count != self._count_cached:
             self._count_cached = count
-            self._partitions.clear()
+            self._clear_partitions()
         partition = self._partitions.get(group_id)
         if partition is None:
-            if len(self._partitions) >= PARTITIONS_CACHED_MAX:
-                self._partitions.clear()
+            self._characters_cached += len(group_id)
+            is_full = len(self._partitions) >= PARTITIONS_CACHED_MAX
+            if is_full or self._characters_cached > CHARACTERS_CACHED_MAX:
+                self._clear_partitions()
+                self._characters_cached = len(group_id)
             partition = self._partitions[group_id] = abs_java_hash(group_id) % count
         return partition
+
+    def _clear_partitions(self) -> None:
+        self._partitions.clear()
+        self._characters_cached = 0
 
     def _find(self, group_id: str, *, may_be_empty: bool = False) -> tuple[Host | None, int]:
         """Return the group's host and 0, or None and the error code.

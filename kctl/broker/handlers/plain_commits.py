@@ -49,8 +49,10 @@ from kctl.protocol.primitives import Buffer
 if TYPE_CHECKING:
     from kctl.broker.security.authorizer import AclAuthorizer
 
-# Maximum number of cached heads; beyond it the cache is cleared.
+# Maximum number of cached heads, and of their bytes; beyond either the cache is cleared. The fields
+# and responses take up to four times as much.
 HEADS_MAX: Final = 16_384
+HEADS_BYTES_MAX: Final = 8 * 1024 * 1024
 HEAD_START: Final = 8
 _VERSION_START: Final = 2
 _CORRELATION_ID_START: Final = 4
@@ -105,6 +107,7 @@ class PlainCommits:
         }
         # By version and bytes.
         self._heads: dict[tuple[bytes, bytes], _Head] = {}
+        self._heads_bytes = 0
 
     def answer(
         self, frame: Buffer, send: Callable[[bytes], object], context: RequestContext
@@ -148,8 +151,11 @@ class PlainCommits:
         # Anything else in it (tags, bytes after its end) is not handled here.
         if b"".join(encode(body, version)) != frame[position:]:
             return
-        if len(self._heads) >= HEADS_MAX:
+        size = len(key[1])
+        if len(self._heads) >= HEADS_MAX or self._heads_bytes + size > HEADS_BYTES_MAX:
             self._heads.clear()
+            self._heads_bytes = 0
+        self._heads_bytes += size
         self._heads[key] = _head(api, version, body)
 
     def _is_plain(self, body: OffsetCommitRequest) -> bool:

@@ -56,8 +56,9 @@ if TYPE_CHECKING:
 
 # The first version whose responses have a log start offset.
 VERSION_MIN: Final = 5
-# Maximum number of cached heads; beyond it the cache is cleared.
+# Maximum number of cached heads, and of their bytes; beyond either the cache is cleared.
 HEADS_MAX: Final = 4096
+HEADS_BYTES_MAX: Final = 4 * 1024 * 1024
 HEAD_START: Final = 8
 # Version and size of the client id.
 _start: Final = Struct(">2xh4xh").unpack_from
@@ -108,6 +109,7 @@ class PlainProduce:
         self._authorizer = authorizer
         # By version and bytes; None: not plain.
         self._heads: dict[tuple[int, bytes], Head | None] = {}
+        self._heads_bytes = 0
 
     def answer(
         self, frame: Buffer, send: Callable[[bytes], object], context: RequestContext
@@ -166,8 +168,11 @@ class PlainProduce:
             body = decode(api.request_class, version, frame, position)
         except CorruptDataError:
             return
-        if len(self._heads) >= HEADS_MAX:
+        size = len(key[1])
+        if len(self._heads) >= HEADS_MAX or self._heads_bytes + size > HEADS_BYTES_MAX:
             self._heads.clear()
+            self._heads_bytes = 0
+        self._heads_bytes += size
         self._heads[key] = None
         if isinstance(body, ProduceRequest) and _is_plain(body):
             (topic,) = body.topics

@@ -2,6 +2,8 @@
 
 import pytest
 
+from kctl.broker.coordinator import group_coordinator_service
+from kctl.java_hash import abs_java_hash
 from kctl.protocol.error_codes import ErrorCode
 from kctl.protocol.messages.join_group import JoinGroupRequest
 from kctl.protocol.messages.sync_group import SyncGroupRequest
@@ -344,3 +346,14 @@ def test_a_group_is_where_kafka_put_it():
     world = golden_world()
     places = {"g-simple": 0, "g-static": 0, "g-coop": 1, "g-live": 2, "tx-group": 2, "g-deleted": 3}
     assert {group_id: world.service.partition_for(group_id) for group_id in places} == places
+
+
+def test_long_group_ids_are_not_remembered_for_ever(monkeypatch):
+    bound, size = 16 * 1024, 1024
+    monkeypatch.setattr(group_coordinator_service, "CHARACTERS_CACHED_MAX", bound)
+    service = GroupWorld(partition_count=4).service
+    for number in range(2 * bound // size):
+        group_id = f"{number:0{size}}"
+        assert service.partition_for(group_id) == abs_java_hash(group_id) % 4
+        assert sum(map(len, service._partitions)) <= bound
+    assert group_id in service._partitions

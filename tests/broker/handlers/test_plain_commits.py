@@ -5,7 +5,7 @@ from random import Random  # noqa: TID251 - only ever seeded
 import pytest
 
 from kctl.broker.handlers.offsets import handle_offset_commit
-from kctl.broker.handlers.plain_commits import HEADS_MAX, PlainCommits
+from kctl.broker.handlers.plain_commits import HEADS_BYTES_MAX, HEADS_MAX, PlainCommits
 from kctl.broker.request import Request, RequestContext
 from kctl.model import TopicPartition
 from kctl.protocol.codec import encode
@@ -155,6 +155,16 @@ def test_unused_heads_are_removed(broker):
     for number in range(HEADS_MAX + 10):
         broker.road.answer(plain_frame(client_id=str(number)), lambda _: None, CONTEXT)
     assert len(broker.road._heads) < 20
+
+
+def test_long_heads_are_removed_before_they_take_much_memory(broker):
+    size = 16 * 1024
+    for number in range(HEADS_BYTES_MAX // size + 10):
+        frame = plain_frame(client_id=f"{number:0{size}}")
+        broker.road.answer(frame, lambda _: None, CONTEXT)
+        assert sum(len(head) for _, head in broker.road._heads) <= HEADS_BYTES_MAX
+    # The newest ones are known.
+    assert broker.road.answer(frame, lambda _: None, CONTEXT)
 
 
 def test_commits_of_several_partitions_are_not_cached(broker):

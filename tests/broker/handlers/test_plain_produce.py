@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from kctl.broker.handlers.plain_produce import HEADS_MAX, PlainProduce
+from kctl.broker.handlers.plain_produce import HEADS_BYTES_MAX, HEADS_MAX, PlainProduce
 from kctl.broker.handlers.produce import handle_produce
 from kctl.broker.log.unified_log import FetchIsolation
 from kctl.broker.replication.delayed import FetchParams
@@ -194,6 +194,15 @@ def test_unused_heads_are_removed(broker):
             plain_frame(topic="none", client_id=str(number)), lambda _: None, CONTEXT
         )
     assert len(broker.road._heads) <= HEADS_MAX
+
+
+def test_long_heads_are_removed_before_they_take_much_memory(broker):
+    size = 16 * 1024
+    for number in range(HEADS_BYTES_MAX // size + 10):
+        frame = plain_frame(topic="none", client_id=f"{number:0{size}}")
+        broker.road.answer(frame, lambda _: None, CONTEXT)
+        assert sum(len(head) for _, head in broker.road._heads) <= HEADS_BYTES_MAX
+    assert broker.road._heads
 
 
 def test_a_consumer_that_waits_is_woken_by_the_fast_path(broker):
