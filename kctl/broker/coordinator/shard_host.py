@@ -414,11 +414,17 @@ class ShardHost(Generic[S]):
             self._append(writes)
 
     def _append(self, writes: list[Write]) -> None:
-        batch = self._batch(
-            [record for write in writes for record in write.records],
-            writes[0].producer_id,
-            writes[0].producer_epoch,
-        )
+        try:
+            batch = self._batch(
+                [record for write in writes for record in write.records],
+                writes[0].producer_id,
+                writes[0].producer_epoch,
+            )
+        except Exception as error:  # noqa: BLE001 - what waits for the writes must learn of it
+            self._log(error)
+            unknown = int(ErrorCode.UNKNOWN_SERVER_ERROR)
+            self._runtime.scheduler.call_soon(self._settle, writes, unknown)
+            return
         self._batch_number += 1
         number = self._batch_number
         self._in_flight[number] = writes

@@ -4,6 +4,7 @@ from struct import error as struct_error
 
 import pytest
 
+from kctl.broker.coordinator import shard_host
 from kctl.broker.coordinator.group.offset_commits import OffsetCommit
 from kctl.broker.coordinator.group.offsets import CommittedOffset
 from kctl.model import TopicPartition
@@ -261,3 +262,25 @@ def test_a_response_that_fails_does_not_take_others_of_its_batch_with_it(world):
     world.scheduler.settle()
     assert [answers[0].response, answers[2].response] == [[0], [0]]
     assert world.committed() == {("t", number): number for number in range(3)}
+
+
+@pytest.mark.parametrize("producer_id", [-1, PRODUCER])
+def test_commits_whose_batch_cannot_be_made_are_answered(world, monkeypatch, producer_id):
+    def failing(*_arguments):
+        raise LookupError("a bug")
+
+    answer = Answer()
+    asked = [(TopicPartition(*TP), CommittedOffset(5, -1, "", 0))]
+    commit = OffsetCommit("g", "", None, -1, asked, answer, producer_id, 0)
+    monkeypatch.setattr(shard_host, "assemble", failing)
+    if producer_id < 0:
+        world.service.commit_offsets(commit)
+    else:
+        world.service.commit_offsets_in_transaction(commit, 1)
+    with pytest.raises(LookupError):
+        world.scheduler.settle()
+    world.scheduler.settle()
+    assert answer.response == [ErrorCode.UNKNOWN_SERVER_ERROR]
+    monkeypatch.undo()
+    assert world.committed(TP, stable=True) == {TP: -1}
+    assert world.commit({TP: 6}, producer_id=producer_id).response == [0]
