@@ -8,8 +8,10 @@ unless another replica has them (`replica`).
 Kafka 2.7 has no such tool; kafka.log.LogSegment.recover truncates the log instead.
 """
 
-from contextlib import suppress
+from collections.abc import Generator, Iterable
+from contextlib import closing, suppress
 from dataclasses import field
+from typing import NamedTuple
 
 from kctl.counts import are, counted, offset_range
 from kctl.errors import CorruptDataError, UsageError
@@ -55,6 +57,8 @@ _INDEX_RULES = ("index-", "timeindex-", "txnindex-")
 # A repair whose new files are complete; its journal is carried out before anything else.
 JOURNAL_FILE = "kctl-repair-journal"
 _ALL_FINDINGS = 1_000_000
+# More than any offset.
+_OFFSET_MAX = 2**63
 
 __all__ = ["RepairPlan", "RepairRequest", "plan_repair"]
 
@@ -149,6 +153,13 @@ def plan_repair(disk: Disk, directory: str, request: RepairRequest) -> RepairPla
     """Return the plan for one partition's directory; UsageError if the request does not apply
     there."""
     return _Planner(disk, directory.rstrip("/"), request).run()
+
+
+class _Span(NamedTuple):
+    """A batch, and its first offset, which the header of a v0 or v1 wrapper does not tell."""
+
+    batch: FileBatch
+    first_offset: int
 
 
 class _Planner:
@@ -381,21 +392,26 @@ class _Planner:
         elif rule is Rule.ORPHAN_FILE and finding.path not in found.moved_aside:
             found.moved_aside.append(finding.path)
 
-    def _headers(self, path: str, position: int = 0) -> list[FileBatch]:
-        records = FileRecords.open(self._disk, path)
-        found: list[FileBatch] = []
-        try:
-            with suppress(CorruptDataError):
-                found.extend(records.headers(position))
-        finally:
-            records.close()
-        return found
-
     # --- what was asked for ------------------------------------------------------------------
 
-    def _edit(self, path: str, edit: Edit) -> None:
-        self._plan.segments[path] = edited(path, self._disk.size(path), [edit])
-        self._plan.record_steps.append(Step("edit", path, edit.reason))
+    def _edit(self, path: str, edits: list[Edit]) -> None:
+        self._plan.segments[path] = edited(path, self._disk.size(path), edits)
+        self._plan.record_steps += [Step("edit", path, edit.reason) for edit in edits]
+
+    def _overlapping(self, base: int, first: int, end: int) -> Generator[_Span, None, None]:
+        """Yield the batches of a segment that have offsets in [first, end); CorruptDataError at a
+        damaged header."""
+        records = FileRecords.open(self._disk, self._path(base))
+        lowest = base
+        try:
+            for batch in records.headers():
+                if batch.last_offset >= first:
+                    span = _Span(batch, records.first_offset(batch, lowest))
+                    if span.first_offset < end:
+                        yield span
+                lowest = batch.last_offset + 1
+        finally:
+            records.close()
 
     def _truncate(self, offset: int) -> None:
         if offset < self._bases[0]:
@@ -412,49 +428,60 @@ class _Planner:
                 ]
         base = max(it for it in self._bases if it < offset or it == self._bases[0])
         path = self._path(base)
-        records = FileRecords.open(self._disk, path)
-        try:
-            found = records.search_for_offset(offset, 0)
-        finally:
-            records.close()
+        lost, log_end = offset, offset
+        with closing(self._overlapping(base, offset, _OFFSET_MAX)) as spans:
+            found = next(spans, None)
         if found is not None:
-            reason = f"truncated at position {found[0]}: the log ends at offset {offset} or before"
-            self._edit(path, Edit(found[0], records.size, b"", reason))
+            # A batch that contains the offset goes as a whole.
+            lost, log_end = found.first_offset, min(offset, found.first_offset)
+            position = found.batch.position
+            reason = f"truncated at position {position}: the log ends at offset {log_end} or before"
+            self._edit(path, [Edit(position, self._disk.size(path), b"", reason)])
         elif not self._plan.moved_aside:
             raise UsageError(f"{self._directory}: the log ends before offset {offset} already")
         for name in layout.OFFSET_CHECKPOINTS:
-            self._drop_line(name, beyond=offset)
-        self._plan.lost.append((offset, None))
+            self._drop_line(name, beyond=log_end)
+        self._plan.lost.append((lost, None))
 
     def _cut(self, first: int, end: int) -> None:
         for i, base in enumerate(self._bases):
             following = self._bases[i + 1] if i + 1 < len(self._bases) else None
             if base >= end or (following is not None and following <= first):
                 continue
-            path = self._path(base)
-            touched = [
-                header
-                for header in self._headers(path)
-                if header.base_offset < end and header.last_offset >= first
-            ]
-            if touched:
-                self._edit(path, _cut_of(touched))
-                self._plan.lost.append((touched[0].base_offset, touched[-1].last_offset))
+            spans: list[_Span] = []
+            with suppress(CorruptDataError):
+                spans.extend(self._overlapping(base, first, end))
+            runs = _runs(spans)
+            if runs:
+                self._edit(self._path(base), [_cut_of(run) for run in runs])
+                self._plan.lost += [_offsets_of(run) for run in runs]
         if not self._plan.segments:
             raise UsageError(f"{self._directory}: has no batch with {offset_range(first, end - 1)}")
 
 
-def _cut_of(batches: list[FileBatch]) -> Edit:
+def _runs(spans: Iterable[_Span]) -> list[list[_Span]]:
+    """Return lists of batches without another batch between them."""
+    runs: list[list[_Span]] = []
+    for span in spans:
+        if runs and runs[-1][-1].batch.end == span.batch.position:
+            runs[-1].append(span)
+        else:
+            runs.append([span])
+    return runs
+
+
+def _offsets_of(run: list[_Span]) -> tuple[int, int]:
+    """Return the first and the last offset of batches, whose order may be wrong."""
+    return min(it.first_offset for it in run), max(it.batch.last_offset for it in run)
+
+
+def _cut_of(run: list[_Span]) -> Edit:
     """Return one edit for consecutive batches."""
-    first, last = batches[0], batches[-1]
-    fill = b""
-    if first.magic == 2:
-        fill = filler(first.base_offset, last.last_offset, max(0, first.partition_leader_epoch))
-    removed = f"{counted(len(batches), 'batch')} {are(len(batches))} removed"
-    reason = f"{offset_range(first.base_offset, last.last_offset)}: {removed}" + (
-        ", offsets stay" if fill else ""
-    )
-    return Edit(first.position, last.end, fill, reason)
+    batch, (first, last) = run[0].batch, _offsets_of(run)
+    fill = filler(first, last, max(0, batch.partition_leader_epoch)) if batch.magic == 2 else b""
+    removed = f"{counted(len(run), 'batch')} {are(len(run))} removed"
+    reason = f"{offset_range(first, last)}: {removed}" + (", offsets stay" if fill else "")
+    return Edit(batch.position, run[-1].batch.end, fill, reason)
 
 
 def _base_offset(path: str) -> int:

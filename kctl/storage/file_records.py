@@ -121,6 +121,16 @@ class FileRecords:
         """Return the whole batch, read into memory."""
         return batch_at(self.file.pread(at.size, at.position), 0, at.magic)
 
+    def first_offset(self, at: FileBatch, lowest: int) -> int:
+        """Return the first offset of a batch; that of a v0 or v1 wrapper is inside it. For a
+        wrapper that cannot be read, return `lowest`, the end of the batch before it."""
+        if at.magic == CURRENT_MAGIC:
+            return at.base_offset
+        try:
+            return self.batch(at).base_offset
+        except CorruptDataError:
+            return min(lowest, at.last_offset)
+
     def batches(self, position: int = 0, end: int | None = None) -> Iterator[tuple[int, Batch]]:
         """Yield (position, batch) with contents in memory for every whole batch; as
         in `headers`."""

@@ -10,8 +10,9 @@ import pytest
 import kctl.repair.batch_table
 from kctl.dump.filters import RecordFilter
 from kctl.errors import StorageError, UsageError
-from kctl.records.builder import build_batch
-from kctl.records.compression import ZSTD
+from kctl.records.builder import RecordBatchBuilder, build_batch
+from kctl.records.compression import GZIP, ZSTD
+from kctl.records.legacy_builder import MessageSetBuilder
 from kctl.records.memory_records import batches
 from kctl.records.record_batch import RecordBatch
 from kctl.repair.extract import extract
@@ -90,6 +91,89 @@ def test_truncation_to_nothing_is_refused(partition):
     directory = partition("deleted-records-0")
     with pytest.raises(UsageError, match="nothing would be left"):
         plan_repair(DISK, str(directory), RepairRequest(truncate_to=1))
+
+
+def compressed_log(tmp_path, magic):
+    """Create a partition of three compressed batches with offsets 0 to 9, 10 to 19, 20 to 29."""
+    directory = tmp_path / "logs/t-0"
+    directory.mkdir(parents=True)
+    parts = []
+    for base in (0, 10, 20):
+        if magic == 2:
+            builder = RecordBatchBuilder(base_offset=base, compression_type=GZIP)
+        else:
+            builder = MessageSetBuilder(magic=magic, base_offset=base, compression_type=GZIP)
+        for number in range(base, base + 10):
+            builder.append(timestamp=1, key=None, value=b"%d" % number)
+        parts.append(bytes(builder.build()))
+    (directory / f"{0:020d}.log").write_bytes(b"".join(parts))
+    rebuild(DISK, str(directory), Wanted())
+    return directory
+
+
+def offsets(directory):
+    return sorted(int(value) for _, _, value in readable_records(directory))
+
+
+@pytest.mark.parametrize("magic", [0, 1, 2])
+@pytest.mark.parametrize(
+    ("cut", "gone"),
+    [
+        ((15, 22), (10, 29)),
+        ((3, 7), (0, 9)),
+        ((5, 12), (0, 19)),
+        ((10, 20), (10, 19)),
+        ((20, 21), (20, 29)),
+    ],
+)
+def test_a_cut_removes_the_batches_that_it_names(tmp_path, magic, cut, gone):
+    directory = compressed_log(tmp_path, magic)
+    wanted = plan_repair(DISK, str(directory), RepairRequest(cut=cut))
+    first, last = gone
+    assert wanted.lost == [gone]
+    assert wanted.steps()[0].detail.startswith(f"offsets {first} to {last}: ")
+    apply_plans(DISK, [wanted], f"{tmp_path}/backup")
+    assert offsets(directory) == [it for it in range(30) if not first <= it <= last]
+
+
+def test_a_cut_counts_on_the_batches_around_one_that_cannot_be_read(tmp_path):
+    directory = compressed_log(tmp_path, 1)
+    [path] = logs(directory)
+    data = bytearray(path.read_bytes())
+    [_, second, third] = batches(bytes(data))
+    # The compressed bytes, not the header.
+    for position in range(second.position + 40, third.position):
+        data[position] ^= 0xFF
+    path.write_bytes(data)
+    for cut in ((3, 10), (20, 25)):
+        wanted = plan_repair(DISK, str(directory), RepairRequest(cut=cut))
+        assert wanted.lost == [(0, 9) if cut[0] == 3 else (20, 29)]
+    assert plan_repair(DISK, str(directory), RepairRequest(cut=(3, 11))).lost == [(0, 19)]
+
+
+def test_a_cut_leaves_batches_in_between_that_have_other_offsets(tmp_path):
+    directory = compressed_log(tmp_path, 2)
+    [path] = logs(directory)
+    [first, second, third] = whole_batches(path)
+    rewrite(path, [first, second, third, second])
+    wanted = plan_repair(DISK, str(directory), RepairRequest(cut=(12, 13)))
+    assert wanted.lost == [(10, 19), (10, 19)]
+    apply_plans(DISK, [wanted], f"{tmp_path}/backup")
+    assert offsets(directory) == [*range(10), *range(20, 30)]
+
+
+@pytest.mark.parametrize("magic", [0, 1, 2])
+def test_truncation_inside_a_batch_names_the_whole_batch_as_lost(tmp_path, magic):
+    directory = compressed_log(tmp_path, magic)
+    checkpoint = directory.parent / "replication-offset-checkpoint"
+    checkpoint.write_text("0\n1\nt 0 12\n")
+    wanted = plan_repair(DISK, str(directory), RepairRequest(truncate_to=15))
+    assert wanted.lost == [(10, None)]
+    assert "the log ends at offset 10 or before" in wanted.steps()[0].detail
+    apply_plans(DISK, [wanted], f"{tmp_path}/backup")
+    assert offsets(directory) == [*range(10)]
+    # A high watermark beyond the end would be damage.
+    assert findings(directory.parent) == []
 
 
 @pytest.mark.parametrize("name", ["v2-none-0", "tx-0", "v1-gzip-0", "upgraded-0", "epochs-0"])

@@ -28,8 +28,10 @@ from kctl.broker.log.log_segments import LogSegments
 from kctl.broker.log.open_segments import OpenSegments
 from kctl.lazy_dataclass import dataclass
 from kctl.protocol.primitives import Buffer
+from kctl.records.memory_records import CURRENT_MAGIC
 from kctl.runtime.disk import Disk, DiskFile
 from kctl.runtime.entropy import Entropy
+from kctl.storage.file_records import FileBatch
 from kctl.storage.layout import SWAP_SUFFIX, TRUNCATION_SUFFIX, file_name
 from kctl.storage.time_index import TimestampOffset
 
@@ -334,8 +336,19 @@ class LocalLog:
         start = holder.offset_index.lookup(offset).position
         for header in holder.records.headers(start):
             if header.last_offset >= offset:
-                return min(header.base_offset, offset)
+                return self._batch_start(holder, header, offset)
         return offset
+
+    def _batch_start(self, holder: LogSegment, header: FileBatch, offset: int) -> int:
+        if header.magic == CURRENT_MAGIC:
+            return min(header.base_offset, offset)
+        lowest = self.end_before(offset)
+        # Most truncations are between batches, where no wrapper has to be decompressed.
+        if lowest == offset:
+            return offset
+        # A follower's first wrapper may begin before its segment.
+        first = max(lowest, holder.records.first_offset(header, lowest))
+        return min(first, offset)
 
     def end_before(self, offset: int) -> int:
         """Return the end of the last batch that lies below `offset`.

@@ -7,6 +7,8 @@ import pytest
 
 from kctl.broker.log import truncation
 from kctl.broker.log.unified_log import FetchIsolation
+from kctl.records.compression import GZIP
+from kctl.records.legacy_builder import MessageSetBuilder
 from kctl.storage.layout import file_name
 from tests.support.log_world import BASE_MS, TP, append, batch, bytes_of, values_of
 
@@ -42,6 +44,37 @@ def test_truncation_inside_a_batch_drops_the_whole_batch(world):
     assert values_of(log) == [(0, b"a")]
     # In Apache Kafka 2.7.2 it ends at 2, and offset 1 is never filled.
     assert log.log_end_offset == 1
+
+
+def append_wrapper(log, magic, base_offset, count, first_inside=None):
+    """Append, as a follower, a compressed message of v0 or v1 with `count` messages."""
+    first = base_offset if first_inside is None else first_inside
+    builder = MessageSetBuilder(magic=magic, base_offset=first, compression_type=GZIP)
+    for number in range(first, base_offset + count):
+        builder.append(timestamp=BASE_MS, key=b"k", value=b"%d" % number)
+    log.append_as_follower(bytes(builder.build()))
+    log.update_high_watermark(log.log_end_offset)
+
+
+@pytest.mark.parametrize("magic", [0, 1])
+@pytest.mark.parametrize(("offset", "end"), [(3, 3), (4, 3), (7, 3), (8, 8), (9, 8)])
+def test_truncation_inside_a_compressed_message_drops_the_whole_message(world, magic, offset, end):
+    log = world.log()
+    for first, count in ((0, 3), (3, 5), (8, 4)):
+        append_wrapper(log, magic, first, count)
+    log.truncate_to(offset)
+    assert values_of(log) == [(number, b"%d" % number) for number in range(end)]
+    assert log.log_end_offset == end
+    assert world.restart().log_end_offset == end
+
+
+def test_truncation_inside_the_first_compressed_message_after_deleted_records(world):
+    log = world.log()
+    log.truncate_fully_and_start_at(12)
+    append_wrapper(log, 1, 12, 8, first_inside=10)
+    log.truncate_to(15)
+    assert (log.log_start_offset, log.log_end_offset) == (12, 12)
+    assert values_of(log) == []
 
 
 def test_truncation_beyond_the_end_only_forgets_epochs_that_begin_there(world):
