@@ -7,7 +7,7 @@ Kafka 2.7: kafka.admin.ReassignPartitionsCommand (alterReplicaLogDirs, findLogDi
 KIP-113
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
@@ -80,15 +80,25 @@ class LogDirMoves:
 
     async def start(self) -> None:
         """Submit the pending moves."""
-        asked = {(it.partition, it.broker_id): it.path for it in self.pending}
-        if self._log_dirs is None or not asked:
+        pending = self.pending
+        for broker_id in sorted({it.broker_id for it in pending}):
+            await self._start_some([it for it in pending if it.broker_id == broker_id])
+
+    async def _start_some(self, moves: Sequence[DirMove]) -> None:
+        """Submit moves on one broker."""
+        if self._log_dirs is None:
             return
-        outcomes = await self._log_dirs.move(asked)
-        for it in self.pending:
+        # Before the request: if its answer is lost, the moves may be in progress.
+        for it in moves:
+            it.status = DirMoveStatus.STARTED
+        outcomes = await self._log_dirs.move(
+            {(it.partition, it.broker_id): it.path for it in moves}
+        )
+        for it in moves:
             error = outcomes.get((it.partition, it.broker_id))
             if error is None:
-                it.status = DirMoveStatus.STARTED
-            elif error.code == ErrorCode.REPLICA_NOT_AVAILABLE:
+                continue
+            if error.code == ErrorCode.REPLICA_NOT_AVAILABLE:
                 it.status = DirMoveStatus.CHOSEN
             else:
                 it.status, it.error = DirMoveStatus.FAILED, error

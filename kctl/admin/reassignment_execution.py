@@ -2,16 +2,23 @@
 
 Without waiting, all moves are submitted at once. After each look at the cluster, a callback gets
 the progress. If the execution is cancelled, submitted moves continue in the cluster, and the others
-are never submitted.
+are never submitted. Moves whose answer is lost count as started, since they may be in progress.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
-from kctl.errors import KctlError
+from kctl.errors import (
+    AuthenticationError,
+    ImpossibleError,
+    KctlError,
+    UnsupportedVersionError,
+    UsageError,
+)
 from kctl.lazy_dataclass import dataclass
 from kctl.model import TopicPartition
+from kctl.protocol.error_codes import ApiError, ErrorCode
 from kctl.runtime.future import sleep
 
 if TYPE_CHECKING:
@@ -21,6 +28,9 @@ if TYPE_CHECKING:
 POLL_MS = 250
 # Brokers learn the end of a move later than the controller, by at most this many looks.
 LATE_LOOKS_MAX = 12
+# Nothing is submitted if these are raised, whatever becomes of the answer.
+_REFUSALS = (UsageError, ImpossibleError, UnsupportedVersionError, AuthenticationError)
+_REFUSAL_CODES = (ErrorCode.CLUSTER_AUTHORIZATION_FAILED, ErrorCode.UNSUPPORTED_VERSION)
 
 
 class MoveStatus(StrEnum):
@@ -82,7 +92,16 @@ class ReassignmentExecution:
 
     async def _start(self, some: Iterable[MoveResult]) -> None:
         chosen = list(some)
-        outcomes = await self._reassignments.alter({it.partition: it.target for it in chosen})
+        # Before the request: if its answer is lost, the moves may be in progress.
+        for it in chosen:
+            it.status = MoveStatus.STARTED
+        try:
+            outcomes = await self._reassignments.alter({it.partition: it.target for it in chosen})
+        except KctlError as error:
+            if _is_refusal(error):
+                for it in chosen:
+                    it.status = MoveStatus.WAITING
+            raise
         for it in chosen:
             it.error = outcomes[it.partition]
             it.status = MoveStatus.STARTED if it.error is None else MoveStatus.FAILED
@@ -100,3 +119,10 @@ class ReassignmentExecution:
             elif it.late_looks > LATE_LOOKS_MAX:
                 it.status = MoveStatus.ELSEWHERE
                 it.error = KctlError("cancelled, or reassigned meanwhile")
+
+
+def _is_refusal(error: KctlError) -> bool:
+    """Return whether the moves are certainly not in progress after `error`."""
+    if isinstance(error, ApiError):
+        return error.code in _REFUSAL_CODES
+    return isinstance(error, _REFUSALS)

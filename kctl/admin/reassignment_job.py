@@ -10,7 +10,7 @@ The throttle goes through these states:
 The record of what it replaces is durable before anything changes. A throttle stays in force for as
 long as any replica of the job moves: if the job is interrupted, moves in progress continue under
 the limit, and `remove_throttle` (`kctl reassign watch`, `kctl throttle sweep`) restores the
-settings once they are complete. A job never lifts the limit of a copy that is still running.
+settings once they are complete. A job never lifts the limit of a copy that is still running, or that may be.
 
 Kafka 2.7: kafka.admin.ReassignPartitionsCommand (executeAssignment, verifyAssignment); KIP-455
 """
@@ -84,7 +84,8 @@ class ReassignmentJob:
 
     @property
     def is_moving(self) -> bool:
-        """Return whether any move of this job was in progress when it was last looked at."""
+        """Return whether any move of this job was in progress when it was last looked at, or may be
+        because the answer to its submission was lost."""
         results = self.execution.results.values()
         return self.dirs.is_under_way or any(it.status is MoveStatus.STARTED for it in results)
 

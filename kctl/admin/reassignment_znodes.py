@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from kctl.admin.configs import ConfigChanges, ConfigResource, ResourceType
 from kctl.admin.reassignment_plan import ClusterLayout
-from kctl.errors import KctlError, UsageError
+from kctl.errors import ImpossibleError, UsageError
 from kctl.model import ReplicaAssignment, TopicPartition
 from kctl.store import znodes
 from kctl.store.errors import NodeExistsError
@@ -79,7 +79,7 @@ class ZnodeReassignments:
         try:
             await self._store.create_partition_reassignment(wanted)
         except NodeExistsError:
-            raise KctlError(
+            raise ImpossibleError(
                 "A reassignment is in progress, and ZooKeeper accepts one at a time",
                 hint="kctl reassign list --zookeeper ... shows it",
             ) from None

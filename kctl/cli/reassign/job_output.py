@@ -9,6 +9,7 @@ from kctl.cli.reassign.files import warn_of_dead_brokers
 from kctl.cli.session import Change, Question, Session
 from kctl.cli.units import format_bytes
 from kctl.counts import are, counted
+from kctl.errors import KctlError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
@@ -52,22 +53,32 @@ class JobOutput:
     def show_result(self, zookeeper: str | None = None) -> int:
         """Show a row per move, then the state of the throttle, then the next step, which comes last
         so that it is visible below a long table; return the exit status."""
-        job, say = self._job, self._session.output.say
+        job = self._job
         if job is None:
             return _show_rows(self._session, [])
         rows = change_rows(job.plan, job.execution.results, "")
         status = _show_rows(self._session, [*rows, *dir_rows(job.dirs)])
+        self.say_next("are still moving", zookeeper)
+        return status
+
+    def say_next(self, moving: str, zookeeper: str | None = None) -> None:
+        """Say what became of the throttle, and the next step; `moving` says what the replicas do
+        that are not known to be in place."""
+        job, say = self._job, self._session.output.say
+        if job is None:
+            return
         if job.restored is not None:
             say_restored(self._session, job.restored)
         watch = self._session.command("reassign watch", zookeeper=zookeeper)
         if job.is_moving and job.record is not None:
             say(
-                f"Replicas are still moving, under the throttle. Next: `{watch}` waits for them "
+                f"Replicas {moving}, under the throttle. Next: `{watch}` waits for them "
                 "and then removes the throttle, and so does `kctl throttle sweep`."
             )
         elif job.is_moving:
-            say(f"Replicas are still moving. Next: `{watch}`, or `kctl reassign cancel`.")
-        return status
+            say(f"Replicas {moving}. Next: `{watch}`, or `kctl reassign cancel`.")
+        elif job.record is not None and job.restored is None:
+            say("The throttle stays. Next: `kctl throttle sweep` removes it.")
 
 
 def run_job(
@@ -90,6 +101,10 @@ def run_job(
                 session, plan, question, execute, zookeeper=zookeeper, on_start=interrupt.guard
             )
         )
+    except KctlError:
+        shown.close()
+        shown.say_next("may still be moving", zookeeper)
+        raise
     finally:
         shown.close()
     if session.dry_run and change is not None:
