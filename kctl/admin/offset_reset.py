@@ -29,6 +29,10 @@ if TYPE_CHECKING:
     from kctl.client.router import Router
 
 
+# The offset that a target stands for, None without a commit to shift, or why it is not known.
+_Asked = int | KctlError | None
+
+
 class ResetKind(Enum):
     """The kinds of targets: a position for all partitions, or relative to the committed offset."""
 
@@ -78,7 +82,10 @@ class OffsetReset:
         """Return the new offset of each partition (default: all with a commit) without changing
         anything; `committed` are the offsets of a group that keeps them elsewhere."""
         if committed is None:
-            committed = await self._offsets.committed(group_id)
+            # Errors of partitions are only in the answer for named ones.
+            named = None if partitions is None else sorted(set(partitions))
+            committed = await self._offsets.committed(group_id, named)
+            partitions = named
         wanted = sorted(set(committed if partitions is None else partitions))
         if not wanted:
             return []
@@ -110,21 +117,23 @@ class OffsetReset:
         committed: Mapping[TopicPartition, CommittedOffset],
         ends: Mapping[TopicPartition, ListedOffset],
         target: ResetTarget,
-    ) -> dict[TopicPartition, int | None]:
+    ) -> dict[TopicPartition, _Asked]:
         if target.position is not None:
             positions = dict.fromkeys(partitions, target.position)
             resolved = await self._offsets.resolve(positions)
-            return {p: item.offset if item.error is None else None for p, item in resolved.items()}
-        asked: dict[TopicPartition, int | None] = {}
+            return {p: item.error or item.offset for p, item in resolved.items()}
+        if target.kind is ResetKind.EACH:
+            return {partition: target.offsets[partition] for partition in partitions}
+        is_shift = target.kind is ResetKind.SHIFT
+        asked: dict[TopicPartition, _Asked] = {}
         for partition in partitions:
             known = committed.get(partition)
-            has_commit = known is not None and known.offset >= 0
-            if target.kind is ResetKind.EACH:
-                asked[partition] = target.offsets[partition]
-            elif target.kind is ResetKind.SHIFT:
-                asked[partition] = known.offset + target.shift if known and has_commit else None
+            if known is not None and known.error is not None:
+                asked[partition] = known.error
+            elif known is not None and known.offset >= 0:
+                asked[partition] = known.offset + (target.shift if is_shift else 0)
             else:
-                asked[partition] = known.offset if known and has_commit else ends[partition].offset
+                asked[partition] = None if is_shift else ends[partition].offset
         return asked
 
 
@@ -142,13 +151,15 @@ def _step(
     committed: CommittedOffset | None,
     start: ListedOffset,
     end: ListedOffset,
-    asked: Mapping[TopicPartition, int | None],
+    asked: Mapping[TopicPartition, _Asked],
 ) -> ResetStep:
     current = committed.offset if committed is not None and committed.offset >= 0 else None
     error = start.error or end.error
     if error is not None:
         return ResetStep(partition, current, None, error=error)
     wanted = asked[partition]
+    if isinstance(wanted, KctlError):
+        return ResetStep(partition, current, None, error=wanted)
     if wanted is None:
         return ResetStep(partition, current, None, "no committed offset to shift")
     if wanted < start.offset:
