@@ -10,7 +10,8 @@ The throttle goes through these states:
 The record of what it replaces is durable before anything changes. A throttle stays in force for as
 long as any replica of the job moves: if the job is interrupted, moves in progress continue under
 the limit, and `remove_throttle` (`kctl reassign watch`, `kctl throttle sweep`) restores the
-settings once they are complete. A job never lifts the limit of a copy that is still running, or that may be.
+settings once they are complete. A job never lifts the limit of a copy that is still running, or
+that may be.
 
 Kafka 2.7: kafka.admin.ReassignPartitionsCommand (executeAssignment, verifyAssignment); KIP-455
 """
@@ -194,14 +195,17 @@ async def drain_job(
     return ReassignmentJob(cluster, plan, dirs, throttle_of(plan, dirs, rate, None))
 
 
-async def remove_throttle(cluster: ReassignmentCluster) -> list[Restored] | None:
+async def remove_throttle(
+    cluster: ReassignmentCluster, *, forget_absent: bool = False
+) -> list[Restored] | None:
     """Restore the settings that kctl's throttle replaced; return a result per setting, or None if
-    kctl has not throttled the cluster. The record stays if any setting could not be restored."""
+    kctl has not throttled the cluster. The record stays if any setting could not be restored;
+    `forget_absent`: not because of brokers that are not alive, whose settings stay then."""
     record = cluster.records.load(cluster.cluster_id)
     if record is None:
         return None
     restored = await cluster.throttle.restore(record)
-    if all(it.error is None for it in restored):
+    if all(it.error is None or (forget_absent and it.is_absent) for it in restored):
         cluster.records.remove(cluster.cluster_id)
     return restored
 

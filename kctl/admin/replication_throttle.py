@@ -7,7 +7,9 @@ alone, and can be repeated, also by another process after a crash.
 
 Invariants: nothing changes that is not in a record; a setting that was changed by others since is
 left alone and reported. Brokers up to 3.x hide the value of their rate from DescribeConfigs: a
-broker that has a rate keeps it, since it could not be restored.
+broker that has a rate keeps it, since it could not be restored. A broker that is not alive gets no
+rate: it copies nothing. Its settings outlive it in ZooKeeper, so that a record that names it stays
+until they are restored.
 
 Kafka 2.7: kafka.admin.ReassignPartitionsCommand (modifyInterBrokerThrottle, modifyTopicThrottles),
 kafka.server.DynamicConfig; KIP-73.
@@ -26,9 +28,10 @@ from kctl.admin.configs import (
     ResourceType,
 )
 from kctl.admin.topics import TopicAdmin
-from kctl.errors import CorruptDataError, KctlError
+from kctl.errors import CorruptDataError, KctlError, UnreachableError, not_found
 from kctl.lazy_dataclass import dataclass
 from kctl.model import TopicPartition
+from kctl.protocol.error_codes import ApiError, ErrorCode
 
 if TYPE_CHECKING:
     from kctl.client.router import Router
@@ -99,6 +102,8 @@ class ThrottleRecord:
     changes: tuple[ThrottleChange, ...]
     # Brokers that keep the rate they had.
     kept: tuple[int, ...] = ()
+    # Brokers that were not alive and got no rate.
+    absent: tuple[int, ...] = ()
 
     def to_json(self) -> str:
         """Return the record as JSON, for a durable file."""
@@ -118,6 +123,7 @@ class ThrottleRecord:
             "rate": self.rate,
             "changes": changes,
             "kept": list(self.kept),
+            "absent": list(self.absent),
         }
         return json.dumps(document, indent=1) + "\n"
 
@@ -135,7 +141,10 @@ class ThrottleRecord:
                 )
                 for it in document["changes"]
             )
-            return cls(document["cluster_id"], document["rate"], changes, tuple(document["kept"]))
+            # Earlier versions of kctl wrote no `absent`.
+            absent = tuple(document.get("absent", ()))
+            kept = tuple(document["kept"])
+            return cls(document["cluster_id"], document["rate"], changes, kept, absent)
         except (ValueError, KeyError, TypeError) as error:
             raise CorruptDataError(f"not a throttle record: {error}") from None
 
@@ -147,6 +156,10 @@ class Restored:
     change: ThrottleChange
     # Others have changed the setting since: it stays.
     is_foreign: bool = False
+    # The topic was deleted, and its settings with it.
+    is_gone: bool = False
+    # The broker is not alive: it keeps the setting, and `error` says so.
+    is_absent: bool = False
     error: KctlError | None = None
 
 
@@ -164,11 +177,12 @@ class ThrottleConfigs(Protocol):
     async def overrides(
         self, resources: Sequence[ConfigResource], names: Sequence[str]
     ) -> dict[ConfigResource, dict[str, Override]]:
-        """Return those of `names` that each resource overrides."""
+        """Return those of `names` that each resource overrides, without topics that do not exist
+        and brokers that cannot be asked because they are not alive."""
         ...
 
     async def alter_overrides(self, changes: Mapping[ConfigResource, ConfigChanges]) -> None:
-        """Set and delete overrides; raise if any is rejected."""
+        """Set and delete overrides; raise if any is rejected, or a broker is not alive."""
         ...
 
     async def resources(self) -> list[ConfigResource]:
@@ -186,9 +200,14 @@ class ApiThrottleConfigs:
     async def overrides(
         self, resources: Sequence[ConfigResource], names: Sequence[str]
     ) -> dict[ConfigResource, dict[str, Override]]:
-        """Return those of `names` that each resource overrides; a broker that is gone has none."""
+        """Return those of `names` that each resource overrides, without topics that do not exist
+        and brokers that are not alive."""
+        absent = await self._absent(resources)
+        asked = [it for it in resources if it not in absent]
         found = {}
-        for description in await self._configs.describe(resources, names=names):
+        for description in await self._configs.describe(asked, names=names):
+            if _is_of_no_topic(description.error):
+                continue
             if description.error is not None:
                 raise description.error
             found[description.resource] = {
@@ -199,10 +218,24 @@ class ApiThrottleConfigs:
         return found
 
     async def alter_overrides(self, changes: Mapping[ConfigResource, ConfigChanges]) -> None:
-        """Set and delete overrides; raise if any is rejected."""
-        for result in await self._configs.alter(changes):
+        """Set and delete overrides; raise if any is rejected. If a broker is not alive, raise after
+        the other changes are made."""
+        absent = await self._absent(changes)
+        asked = {it: change for it, change in changes.items() if it not in absent}
+        for result in await self._configs.alter(asked):
             if result.error is not None:
                 raise result.error
+        if absent:
+            names = ", ".join(it.name for it in absent)
+            raise UnreachableError(f"Not alive, and unchanged: broker {names}")
+
+    async def _absent(self, resources: Iterable[ConfigResource]) -> list[ConfigResource]:
+        """Return the brokers among `resources` that are not alive."""
+        brokers = [it for it in resources if it.resource_type is ResourceType.BROKER]
+        if not brokers:
+            return []
+        alive = {str(broker_id) for broker_id in (await self._router.refresh([])).brokers}
+        return [it for it in brokers if it.name not in alive]
 
     async def resources(self) -> list[ConfigResource]:
         """Return all live brokers and all topics."""
@@ -219,12 +252,19 @@ class ReplicationThrottle:
         self._configs = configs
 
     async def prepare(self, cluster_id: str, throttle: Throttle) -> ThrottleRecord:
-        """Return the changes that a throttle requires, without making them."""
+        """Return the changes that a throttle requires, without making them; NotFoundError for a
+        topic that does not exist."""
         wanted = wanted_settings(throttle)
         current = await self._current(list(wanted))
         changes = []
         kept = set()
+        absent = []
         for resource, settings in wanted.items():
+            if resource not in current:
+                if resource.resource_type is ResourceType.TOPIC:
+                    raise not_found("topic", resource.name)
+                absent.append(int(resource.name))
+                continue
             for name, value in settings.items():
                 before = current[resource].get(name)
                 if before is not None and before.value is None:
@@ -233,7 +273,9 @@ class ReplicationThrottle:
                 old = None if before is None else before.value
                 applied = joined(old, value) if name in REPLICAS else value
                 changes.append(ThrottleChange(resource, name, old, applied))
-        return ThrottleRecord(cluster_id, throttle.shown_rate, tuple(changes), tuple(sorted(kept)))
+        return ThrottleRecord(
+            cluster_id, throttle.shown_rate, tuple(changes), tuple(sorted(kept)), tuple(absent)
+        )
 
     async def apply(self, record: ThrottleRecord) -> None:
         """Make the changes."""
@@ -268,7 +310,9 @@ class ReplicationThrottle:
     async def _restore(
         self, resource: ConfigResource, changes: Sequence[ThrottleChange]
     ) -> list[Restored]:
-        current = (await self._current([resource]))[resource]
+        current = (await self._current([resource])).get(resource)
+        if current is None:
+            return _restored_without(resource, changes)
         results = []
         back: dict[str, str] = {}
         gone: list[str] = []
@@ -282,7 +326,14 @@ class ReplicationThrottle:
             elif is_ours and change.before is not None:
                 back[change.name] = change.before
         if back or gone:
-            await self._configs.alter_overrides({resource: ConfigChanges(set=back, delete=gone)})
+            try:
+                await self._configs.alter_overrides(
+                    {resource: ConfigChanges(set=back, delete=gone)}
+                )
+            except ApiError as error:
+                if not _is_of_no_topic(error):
+                    raise
+                return _restored_without(resource, changes)
         return results
 
     async def leftovers(self) -> list[Leftover]:
@@ -303,12 +354,36 @@ class ReplicationThrottle:
     async def _current(
         self, resources: Sequence[ConfigResource]
     ) -> dict[ConfigResource, dict[str, Override]]:
-        found: dict[ConfigResource, dict[str, Override]] = {it: {} for it in resources}
+        found: dict[ConfigResource, dict[str, Override]] = {}
         for kind, names in _NAMES.items():
             asked = [it for it in resources if it.resource_type is kind]
             if asked:
                 found |= await self._configs.overrides(asked, names)
         return found
+
+
+def _is_of_no_topic(error: KctlError | None) -> bool:
+    code = error.code if isinstance(error, ApiError) else None
+    return code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+def _restored_without(
+    resource: ConfigResource, changes: Sequence[ThrottleChange]
+) -> list[Restored]:
+    """Return the results for a topic that does not exist, or a broker that is not alive."""
+    if resource.resource_type is ResourceType.TOPIC:
+        return [Restored(change, is_gone=True) for change in changes]
+    return [
+        Restored(
+            change,
+            is_absent=True,
+            error=UnreachableError(
+                f"broker {resource.name} is not alive and keeps {change.applied}; "
+                f"before: {'not set' if change.before is None else change.before}"
+            ),
+        )
+        for change in changes
+    ]
 
 
 def wanted_settings(throttle: Throttle) -> dict[ConfigResource, dict[str, str]]:

@@ -34,11 +34,12 @@ async def sweep_throttles(
     """Restore the settings that kctl's throttle replaced, once no replica moves; then delete the
     throttles of others if `confirm_others` agrees to the list.
 
-    `on_wait` is called once, with the number of partitions on the move. `force` does not wait.
+    `on_wait` is called once, with the number of partitions on the move. `force` does not wait, and
+    forgets the settings that brokers which are not alive keep; their results have errors.
     """
     if not force:
         await _wait(cluster, on_wait)
-    restored = await remove_throttle(cluster) or []
+    restored = await remove_throttle(cluster, forget_absent=force) or []
     leftovers = await cluster.throttle.leftovers() if confirm_others is not None else []
     if not leftovers or confirm_others is None or not confirm_others(leftovers):
         return Sweep(restored, [])

@@ -80,9 +80,7 @@ def test_a_position_that_cannot_be_found_is_an_error_of_its_partition(make_broke
 @pytest.mark.parametrize(
     "target", [ResetTarget(ResetKind.CURRENT), ResetTarget(ResetKind.SHIFT, shift=1)]
 )
-def test_a_commit_that_is_not_known_is_neither_kept_nor_shifted(
-    make_broker, admin_of, run, target
-):
+def test_a_commit_that_is_not_known_is_neither_kept_nor_shifted(make_broker, admin_of, run, target):
     broker = make_broker({"t": 2})
     broker.answer(ApiKey.LIST_OFFSETS, partition_log(3, 9))
     response = committed(t0=-1, t1=5)

@@ -1,4 +1,4 @@
-"""A throttle stays while a copy may be running, whatever becomes of the answers; on the znodes of an
+"""A throttle stays while a copy may be running, even if the answer is lost; on the znodes of an
 embedded store."""
 
 import pytest
@@ -26,7 +26,7 @@ BROKER = ConfigResource(ResourceType.BROKER, "2")
 
 
 class Controller(ZnodeReassignments):
-    """Carries out what it is asked for, and then fails as it is told."""
+    """Carries out what it is asked for, and then fails if a failure is set."""
 
     def __init__(self, store):
         super().__init__(store)

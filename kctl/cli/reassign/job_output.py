@@ -132,6 +132,8 @@ def _say_throttled(session: Session, job: "ReassignmentJob", record: "ThrottleRe
     )
     for broker in record.kept:
         session.output.say(f"Broker {broker} keeps the rate that it already has.")
+    for broker in record.absent:
+        session.output.say(f"Broker {broker} is not alive and gets no rate.")
 
 
 def say_restored(session: Session, restored: "list[Restored]") -> None:
@@ -147,6 +149,28 @@ def say_restored(session: Session, restored: "list[Restored]") -> None:
         if broken
         else "The throttle is removed; the previous settings are restored."
     )
+    say_of_absent(session, restored)
+
+
+def say_of_absent(
+    session: Session, restored: "list[Restored]", *, is_forgotten: bool = False
+) -> None:
+    """Say how brokers that are not alive lose their throttle."""
+    absent = {it.change.resource.name for it in restored if it.is_absent}
+    if not absent:
+        return
+    brokers = f"broker {', '.join(sorted(absent, key=int))}"
+    is_kept = any(it.error is not None and not it.is_absent for it in restored)
+    if is_forgotten and not is_kept:
+        session.output.say(
+            f"kctl forgets the throttle of {brokers}. Once it is alive, `kctl throttle show` shows "
+            "it and `kctl throttle sweep --all` deletes it."
+        )
+    else:
+        session.output.say(
+            f"Next: `kctl throttle sweep` once {brokers} is alive, or now with --zookeeper. If it "
+            "never is, `kctl throttle sweep --force` forgets these settings."
+        )
 
 
 def dir_rows(dirs: "LogDirMoves", status: str | None = None) -> list[dict[str, Any]]:

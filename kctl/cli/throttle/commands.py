@@ -8,6 +8,7 @@ from kctl.cli.failures import DONE
 from kctl.cli.items import row, show_results
 from kctl.cli.output import Table
 from kctl.cli.reassign.access import ZooKeeperOption, run_on_cluster
+from kctl.cli.reassign.job_output import say_of_absent
 from kctl.cli.session import Session
 from kctl.counts import counted
 
@@ -75,12 +76,19 @@ def sweep(
     everything: Annotated[
         bool, Option("--all", help="Also delete throttles that kctl did not set.")
     ] = False,
-    force: Annotated[bool, Option("--force", help="At once, even while replicas move.")] = False,
+    force: Annotated[
+        bool,
+        Option(
+            "--force", help="At once, even while replicas move or brokers that keep it are down."
+        ),
+    ] = False,
 ) -> int:
     """Remove the throttle that kctl set, and restore the settings that it replaced.
 
     Waits until no replica moves, so that no copy continues without a limit; --force does not wait.
-    A setting that has been changed by others since is left as it is.
+    A setting that has been changed by others since is left as it is. Brokers that are down keep
+    theirs: the command fails, and restores them when the brokers are back, or with --zookeeper.
+    With --force it names and forgets them.
 
     \b
     Examples:
@@ -92,13 +100,8 @@ def sweep(
     from kctl.cli.interrupt import Interrupt
 
     if session.dry_run:
-        found = _leftover_rows(*run_on_cluster(session, zookeeper, current_throttles))
-        rows = [
-            row("setting", f"{it['resource']} {it['setting']}", "would sweep")
-            for it in found
-            if everything or it["owner"] == "kctl"
-        ]
-        return _show_swept(session, rows)
+        found = run_on_cluster(session, zookeeper, current_throttles)
+        return _show_swept(session, _planned_rows(*found, everything=everything))
 
     def say_waiting(moving: int) -> None:
         session.output.say(
@@ -131,7 +134,9 @@ def sweep(
         for it in swept.deleted
         for name in it.values
     ]
-    return _show_swept(session, [*map(_restored_row, swept.restored), *deleted])
+    status = _show_swept(session, [*map(_restored_row, swept.restored), *deleted])
+    say_of_absent(session, swept.restored, is_forgotten=force)
+    return status
 
 
 def _show_swept(session: Session, rows: list[dict[str, Any]]) -> int:
@@ -140,11 +145,30 @@ def _show_swept(session: Session, rows: list[dict[str, Any]]) -> int:
     return show_results(session, rows, "setting")
 
 
+def _planned_rows(
+    leftovers: "list[Leftover]", record: "ThrottleRecord | None", *, everything: bool
+) -> list[dict[str, Any]]:
+    rows = [
+        row("setting", f"{it['resource']} {it['setting']}", "would sweep")
+        for it in _leftover_rows(leftovers, record)
+        if everything or it["owner"] == "kctl"
+    ]
+    seen = {(it.resource, name) for it in leftovers for name in it.values}
+    # Of topics that were deleted, and of brokers that are down.
+    unseen = [it for it in record.changes if (it.resource, it.name) not in seen] if record else []
+    return rows + [
+        row("setting", f"{_name(it.resource)} {it.name}", "would sweep if it is there")
+        for it in unseen
+    ]
+
+
 def _restored_row(restored: "Restored") -> dict[str, Any]:
     change = restored.change
     status = "deleted" if change.before is None else f"back to {change.before}"
     if restored.is_foreign:
         status = "left alone: changed by others"
+    elif restored.is_gone:
+        status = "deleted with its topic"
     return row("setting", f"{_name(change.resource)} {change.name}", status, restored.error)
 
 
