@@ -1112,7 +1112,7 @@ complete -c kctl -n '__kctl_at throttle set' -l dry-run -s n -d 'Show what would
 complete -c kctl -n '__kctl_at throttle set' -s h -l help -d 'Show help'
 complete -c kctl -n '__kctl_at throttle sweep' -l zookeeper -r -f -d 'Through ZooKeeper, for clusters older than Kafka 2.4.'
 complete -c kctl -n '__kctl_at throttle sweep' -l all -d 'Also delete throttles that kctl did not set.'
-complete -c kctl -n '__kctl_at throttle sweep' -l force -d 'At once, even while replicas move.'
+complete -c kctl -n '__kctl_at throttle sweep' -l force -d 'At once, even while replicas move or brokers that keep it are down.'
 complete -c kctl -n '__kctl_at throttle sweep' -l bootstrap-server -s b -r -f -d 'Bootstrap brokers. [env: KCTL_BOOTSTRAP_SERVER; default: localhost:9092]'
 complete -c kctl -n '__kctl_at throttle sweep' -l property -s X -r -f -d 'A client setting of Apache Kafka; may be repeated.'
 complete -c kctl -n '__kctl_at throttle sweep' -l profile -s C -r -f -a '(__kctl_names profiles)' -d 'A profile of ~/.config/kctl/config.toml. [env: KCTL_PROFILE]'
