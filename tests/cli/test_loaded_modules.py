@@ -71,7 +71,7 @@ def test_a_broker_without_security_loads_none_of_it(loaded, tmp_path):
     assert modules.isdisjoint(SLOW)
     # Nor of links, but for what sees whether there are any.
     links = {it for it in modules if it.startswith("kctl.broker.links.")}
-    assert links == {"kctl.broker.links.link_manager"}
+    assert links == {f"kctl.broker.links.{it}" for it in ("link_manager", "linked_partition")}
 
 
 def test_a_broker_with_users_and_acls_has_loaded_them_when_it_is_ready(loaded, tmp_path):
