@@ -137,6 +137,14 @@ class FindLeader:
 
 
 @dataclass(frozen=True, slots=True)
+class Failed:
+    """Report that the source does not serve the partition now; it is asked again."""
+
+    topic_partition: TopicPartition
+    error_code: int
+
+
+@dataclass(frozen=True, slots=True)
 class Stop:
     """Stop following for good, because records would be lost or mixed."""
 
@@ -144,7 +152,7 @@ class Stop:
     why: str
 
 
-Action = Append | Truncate | Compare | StartAt | FindLeader | Stop
+Action = Append | Truncate | Compare | StartAt | FindLeader | Failed | Stop
 
 
 @dataclass(slots=True)
@@ -198,6 +206,10 @@ class LinkFetcher:
     def remove(self, tp: TopicPartition) -> None:
         """Stop following; responses in flight are ignored."""
         self._partitions.pop(tp, None)
+
+    def partitions(self) -> list[TopicPartition]:
+        """Return the partitions as they are now."""
+        return list(self._partitions)
 
     def phase(self, tp: TopicPartition) -> Phase | None:
         """Return the phase of a partition, or None if it is not followed here."""
@@ -318,6 +330,7 @@ class LinkFetcher:
         if not is_comparing and not self._session.on_response(response):
             if response.error_code not in SESSION_ERRORS:
                 self.on_error(now_ms)
+                yield from self._all_failed(response.error_code)
             return
         on_answer = self._on_last_batch if is_comparing else self._on_fetched
         answers = (
@@ -426,6 +439,13 @@ class LinkFetcher:
             yield FindLeader(tp, error_code)
         else:
             self.delay(tp, now_ms)
+            yield Failed(tp, error_code)
+
+    def _all_failed(self, error_code: int) -> Iterator[Action | None]:
+        for number, tp in enumerate(self.partitions(), 1):
+            if number % PARTITIONS_PER_TURN == 0:
+                yield None
+            yield Failed(tp, error_code)
 
 
 def earliest_request(tp: TopicPartition, leader_epoch: int) -> ListOffsetRequest:

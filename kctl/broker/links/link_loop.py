@@ -14,6 +14,7 @@ from kctl.broker.links.link_fetcher import (
     Action,
     Append,
     Compare,
+    Failed,
     FindLeader,
     LinkFetcher,
     StartAt,
@@ -53,6 +54,10 @@ class LinkOwner(Protocol):
 
     def fetched(self, tp: TopicPartition, high_watermark: int) -> None:
         """Note the end of the source's partition."""
+        ...
+
+    def failed(self, tp: TopicPartition, why: str) -> None:
+        """Note that a partition is not copied now; the loop tries it again."""
         ...
 
     def was_truncated(self, tp: TopicPartition, before: int, after: int) -> None:
@@ -128,15 +133,26 @@ class LinkLoop:
                 response = await (channel.send_in_turns if is_wide else channel.send)(request)
             except KctlError as error:
                 fetcher.on_error(clock.monotonic_ms())
-                if self._is_open():
-                    self._owner.find_leader(None, str(error))
+                await self._lost_leader(str(error))
                 continue
+            self._warnings.resolve(None)
             for action in fetcher.on_response(response, clock.monotonic_ms()):
                 if action is None:
                     await next_turn(self._runtime.scheduler)
                 else:
                     await self._carry_out(action)
                     await self._pace.spend(UNITS_PER_ACTION)
+
+    async def _lost_leader(self, why: str) -> None:
+        """Report all partitions, some in each turn of the loop, as they are not copied now."""
+        for number, tp in enumerate(self.fetcher.partitions(), 1):
+            if number % PARTITIONS_PER_TURN == 0:
+                await next_turn(self._runtime.scheduler)
+            if tp in self.fetcher and self._is_open():
+                self._owner.failed(tp, why)
+        if self._is_open():
+            self._warnings.warn(None, f"A leader of the source cannot be asked: {why}")
+            self._owner.find_leader(None, why)
 
     def _is_open(self) -> bool:
         return not self._is_closed
@@ -163,24 +179,30 @@ class LinkLoop:
             self.fetcher.remove(tp)
             return
         try:
-            match action:
-                case Append():
-                    await self._append(action, partition, log)
-                case Truncate():
-                    await self._truncate(action.offset, partition, log)
-                case Compare():
-                    self._compare(action, log)
-                case StartAt():
-                    log.truncate_fully_and_start_at(action.offset)
-                    self._replicas.log_manager.futures.current_restarted(tp, action.offset)
-                case Stop():
-                    self._stop(tp, action.why)
+            await self._apply(action, partition, log)
         except StorageError as error:
             self.fetcher.remove(tp)
             self._replicas.handle_storage_failure(partition, error)
         except (ApiError, CorruptDataError) as error:
-            self._warnings.warn(tp, f"{tp}: cannot append what the source sent: {error}")
+            self._failed(tp, f"cannot append what the source sent: {error}")
             self.fetcher.delay(tp, self._runtime.clock.monotonic_ms())
+
+    async def _apply(self, action: Action, partition: Partition, log: UnifiedLog) -> None:
+        tp = action.topic_partition
+        match action:
+            case Append():
+                await self._append(action, partition, log)
+            case Truncate():
+                await self._truncate(action.offset, partition, log)
+            case Compare():
+                self._compare(action, log)
+            case StartAt():
+                log.truncate_fully_and_start_at(action.offset)
+                self._replicas.log_manager.futures.current_restarted(tp, action.offset)
+            case Failed():
+                self._failed(tp, f"the source reports {ErrorCode(action.error_code).name}")
+            case Stop():
+                self._stop(tp, action.why)
 
     def _is_copied(self, partition: Partition, log: UnifiedLog) -> bool:
         """Return whether the partition is still a copy that this broker leads, with this log."""
@@ -192,6 +214,10 @@ class LinkLoop:
             and partition.log is log
             and not log.is_closed
         )
+
+    def _failed(self, tp: TopicPartition, why: str) -> None:
+        self._warnings.warn(tp, f"{tp}: {why}")
+        self._owner.failed(tp, why)
 
     def _stop(self, tp: TopicPartition, why: str) -> None:
         self.fetcher.remove(tp)
@@ -218,6 +244,7 @@ class LinkLoop:
                     return
         if log.log_end_offset > log.log_start_offset and log.latest_epoch == NO_EPOCH:
             self._stop(tp, OLD_FORMAT)
+        self._warnings.resolve(tp)
         self._owner.fetched(tp, action.high_watermark)
 
     async def _truncate(self, offset: int, partition: Partition, log: UnifiedLog) -> None:

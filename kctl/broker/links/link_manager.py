@@ -175,6 +175,11 @@ class LinkManager:
         self._wants_refresh = True
         self._sleep.wake()
 
+    def _lose_sight(self, linked: LinkedPartition) -> None:
+        if linked.is_caught_up():
+            linked.caught_up_ms = self._runtime.clock.monotonic_ms()
+        linked.source_end, linked.had_all = -1, False
+
     def _leave(self, linked: LinkedPartition) -> None:
         if linked.is_caught_up():
             linked.caught_up_ms = self._runtime.clock.monotonic_ms()
@@ -295,6 +300,8 @@ class LinkManager:
         from kctl.broker.links.link_loop import LinkLoop
 
         self._leave(linked)
+        # The new leader has not said yet what it has.
+        linked.source_end = -1
         source = self._sources[linked.link.source]
         key = (source.name, leader.broker_id)
         loop = self._loops.get(key)
@@ -429,9 +436,19 @@ class LinkManager:
             # there is nothing new.
             was_caught_up = linked.had_all
             linked.source_end = high_watermark
+            if linked.phase is PartitionPhase.FOLLOWING:
+                linked.detail = ""
             linked.had_all = linked.lag() == 0
             if was_caught_up or linked.had_all:
                 linked.caught_up_ms = self._runtime.clock.monotonic_ms()
+
+    def failed(self, tp: TopicPartition, why: str) -> None:
+        """Note that a partition is not copied now. What its source has is unknown until the next
+        answer, so that its lag in time grows."""
+        linked = self._linked.get(tp)
+        if linked is not None and linked.phase is PartitionPhase.FOLLOWING:
+            self._lose_sight(linked)
+            linked.detail = why
 
     def was_truncated(self, tp: TopicPartition, before: int, after: int) -> None:
         """Report records that were removed because the source does not have them."""

@@ -53,6 +53,7 @@ class Source:
         self.error_code = error_code
         self.runtime = virtual_runtime()
         self.looked_for = []
+        self.failures = []
         log = SimpleNamespace(
             log_start_offset=0, log_end_offset=0, high_watermark=0, latest_epoch=-1,
             is_closed=False, config=SimpleNamespace(is_compacted=False),
@@ -76,6 +77,9 @@ class Source:
     def find_leader(self, tp, why):
         self.looked_for.append((tp, why))
 
+    def failed(self, tp, why):
+        self.failures.append((tp, why))
+
     def close(self):
         pass
 
@@ -92,5 +96,6 @@ def test_a_source_with_another_error_is_asked_again():
     source = Source(ErrorCode.KAFKA_STORAGE_ERROR)
     source.runtime.scheduler.advance(0)
     assert source.looked_for == []
+    assert source.failures == [(TP, "the source reports KAFKA_STORAGE_ERROR")]
     assert TP in source.loop.fetcher
     source.loop.close()
