@@ -12,6 +12,8 @@ Invariants:
   consumers do not take the metadata for outdated (KIP-320).
 - A failover begins an epoch far above all of them (EPOCH_STEP), so that the source's own next
   epochs, in which it may go on to write, are not taken for this cluster's on the way back.
+- Each source is asked by one task at a time, of its own. The partitions that follow it are stepped
+  after its answer, and those that fail over when the loop wakes.
 - Nothing is written for clients before all partitions are ready and the config is gone.
 
 What a failover leaves behind: transactions that are open in the copy are aborted, as their
@@ -22,7 +24,7 @@ Kafka 2.7: kafka.server.ReplicaFetcherManager
 """
 
 import json
-from collections.abc import Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from kctl.broker.config.dynamic_configs import DynamicConfigs
@@ -51,7 +53,7 @@ from kctl.runtime.turns import alone_in_turns, pace_of
 from kctl.runtime.wakeable_sleep import WakeableSleep
 from kctl.store.cluster_store import ClusterStore
 from kctl.store.znodes import TOPIC_CONFIGS
-from kctl.work import Work, parts
+from kctl.work import Pace, Work, parts
 
 if TYPE_CHECKING:
     # Loaded by the first link: few brokers have one, and all of them start.
@@ -61,8 +63,12 @@ if TYPE_CHECKING:
 # How often the source's metadata is read without a reason, and the least time between two reads.
 REFRESH_MS = 5_000
 REFRESH_MS_MIN = 250
-# How often the settings of the source's topics are read.
+# How often the settings of the source's topics are read, and of how many at once.
 SETTINGS_MS = 10_000
+TOPICS_PER_REQUEST = 50
+# How long a condition lasts until it is logged: it is met again in between, also at a source whose
+# addresses all time out.
+PATIENCE_MS = 60_000
 # Work of the step of a partition, in units of `Pace`.
 UNITS_PER_STEP = 8
 # Partitions of a topic whose link has changed, per turn.
@@ -92,13 +98,11 @@ class LinkManager:
         self._linked: dict[TopicPartition, LinkedPartition] = {}
         self._sources: dict[str, SourceCluster] = {}
         self._loops: dict[tuple[str, int], LinkLoop] = {}
-        self._warnings = RecurringWarnings(runtime)
+        self._warnings = RecurringWarnings(runtime, PATIENCE_MS)
         self._is_running = False
         self._is_closed = False
         self._wants_refresh = False
-        self._settings_read_ms = 0
         self._sleep = WakeableSleep(runtime.scheduler)
-        self._pace = pace_of(runtime.scheduler)
 
     def close(self) -> None:
         """Stop following."""
@@ -203,21 +207,15 @@ class LinkManager:
     # --- the loop ----------------------------------------------------------------------------
 
     async def _run(self) -> None:
-        scheduler = self._runtime.scheduler
-        while self._linked and not self._is_closed:
+        scheduler, pace = self._runtime.scheduler, pace_of(self._runtime.scheduler)
+        while self._linked and self._is_open():
             self._wants_refresh = False
-            await self._refresh_sources()
-            for linked in list(self._linked.values()):
-                # Either may have changed in an earlier turn.
-                if not self._is_open():
-                    break
-                if self._linked.get(linked.partition.topic_partition) is linked:
-                    self._step(linked)
-                await self._pace.spend(UNITS_PER_STEP)
+            self._tend_sources()
+            # No source has a say in a failover.
+            await self._step_each(lambda it: it.state is LinkState.FAILOVER, pace)
             self._drop_idle()
-            await self._follow_topics()
             await sleep(scheduler, REFRESH_MS_MIN)
-            if not self._wants_refresh and not self._is_closed:
+            if not self._wants_refresh and self._is_open():
                 await self._sleep.until(self._runtime.clock.monotonic_ms() + REFRESH_MS)
         self._is_running = False
         self._drop_idle()
@@ -225,7 +223,8 @@ class LinkManager:
     def _is_open(self) -> bool:
         return not self._is_closed
 
-    async def _refresh_sources(self) -> None:
+    def _tend_sources(self) -> None:
+        """Begin to ask each source that links follow, and forget the others."""
         from kctl.broker.links.source_cluster import SourceCluster
 
         wanted: dict[str, dict[str, None]] = {}
@@ -237,9 +236,48 @@ class LinkManager:
             if source is None:
                 source = SourceCluster(self._runtime, name, self._directory)
                 self._sources[name] = source
-            await source.refresh(list(topics))
+            if source.is_tended:
+                source.is_wanted_again = True
+            else:
+                source.is_tended = True
+                self._runtime.scheduler.spawn(self._tend(source, list(topics)), f"links to {name}")
         for name in [name for name in self._sources if name not in wanted]:
             self._sources.pop(name).close()
+
+    async def _tend(self, source: "SourceCluster", topics: Sequence[str]) -> None:
+        """Ask one source who leads these topics, and bring its links closer to it. A source that
+        does not answer delays no link of another one."""
+        pace = pace_of(self._runtime.scheduler)
+        subject = f"source {source.name}"
+        try:
+            await source.refresh(topics)
+            if self._sources.get(source.name) is not source:
+                return
+            if source.problem is None:
+                self._warnings.resolve(subject)
+            else:
+                self._warnings.warn(subject, f"{subject} cannot be used: {source.problem}")
+            await self._step_each(
+                lambda it: it.source == source.name and it.state is LinkState.FOLLOWING, pace
+            )
+            self._drop_idle()
+            await self._follow_topics(source, pace)
+        finally:
+            source.is_tended = False
+            if source.is_wanted_again:
+                source.is_wanted_again = False
+                self._wants_refresh = True
+                self._sleep.wake()
+
+    async def _step_each(self, selects: Callable[[Link], bool], pace: Pace) -> None:
+        for linked in list(self._linked.values()):
+            # Either may have changed in an earlier turn.
+            if not self._is_open():
+                return
+            is_linked = self._linked.get(linked.partition.topic_partition) is linked
+            if is_linked and selects(linked.link):
+                self._step(linked)
+                await pace.spend(UNITS_PER_STEP)
 
     def _drop_idle(self) -> None:
         for key in [key for key, loop in self._loops.items() if not len(loop.fetcher)]:
@@ -384,28 +422,29 @@ class LinkManager:
 
     # --- the topics --------------------------------------------------------------------------
 
-    async def _follow_topics(self) -> None:
+    async def _follow_topics(self, source: "SourceCluster", pace: Pace) -> None:
         """Add partitions, and change settings, as the source did. The leader of partition 0 does
         this for its topic."""
+        topics = [it.topic for it in list(self._linked) if self._follows(it, source)]
+        for topic in topics:
+            await pace.spend()
+            if self._follows(TopicPartition(topic, 0), source):
+                await self._attempt(topic, self._add_partitions(topic, source))
         now_ms = self._runtime.clock.monotonic_ms()
-        reads_settings = now_ms - self._settings_read_ms >= SETTINGS_MS
-        if reads_settings:
-            self._settings_read_ms = now_ms
-        for tp, linked in list(self._linked.items()):
-            source = self._sources.get(linked.link.source)
-            await self._pace.spend()
-            if not self._is_open():
-                return
-            if tp.partition or source is None or linked.phase is not PartitionPhase.FOLLOWING:
-                continue
-            try:
-                await self._add_partitions(tp.topic, source)
-                if reads_settings:
-                    await self._follow_settings(tp.topic, source)
-            except KctlError as error:
-                self._warnings.warn(
-                    tp.topic, f"Topic {tp.topic} cannot be changed as its source: {error}"
-                )
+        if topics and now_ms >= source.settings_due_ms:
+            source.settings_due_ms = now_ms + SETTINGS_MS
+            await self._follow_settings(topics, source, pace)
+
+    def _follows(self, tp: TopicPartition, source: "SourceCluster") -> bool:
+        """Return whether the partition is the first one of a topic that follows this source."""
+        linked = self._linked.get(tp)
+        return (
+            tp.partition == 0
+            and linked is not None
+            and linked.link.source == source.name
+            and linked.phase is PartitionPhase.FOLLOWING
+            and self._is_open()
+        )
 
     async def _add_partitions(self, topic: str, source: "SourceCluster") -> None:
         wanted = source.view.partition_counts.get(topic, 0)
@@ -413,10 +452,29 @@ class LinkManager:
             await self._topic_creator.add_partitions(topic, wanted, None)
             self._runtime.trace.info(f"Topic {topic} has {wanted} partitions now, as its source")
 
-    async def _follow_settings(self, topic: str, source: "SourceCluster") -> None:
+    async def _follow_settings(
+        self, topics: Sequence[str], source: "SourceCluster", pace: Pace
+    ) -> None:
+        for part in parts(topics, TOPICS_PER_REQUEST):
+            try:
+                overrides = await source.topic_overrides(part)
+            except KctlError as error:
+                # A source that does not answer is asked once.
+                self._warnings.warn(
+                    f"settings of source {source.name}",
+                    f"Links do not follow the settings of source {source.name}: {error}",
+                )
+                return
+            for topic, found in overrides.items():
+                await pace.spend()
+                if self._follows(TopicPartition(topic, 0), source):
+                    await self._attempt(topic, self._take_settings(topic, found))
+
+    async def _take_settings(self, topic: str, overrides: Mapping[str, str] | KctlError) -> None:
         from kctl.broker.links.topic_settings import followed_settings
 
-        overrides = await source.topic_overrides(topic)
+        if isinstance(overrides, KctlError):
+            raise overrides
         before = self._dynamic_configs.topic(topic)
         if followed_settings(before, overrides) == dict(before):
             return
@@ -425,6 +483,12 @@ class LinkManager:
             return followed_settings(stored, overrides) if link_of(stored) else stored
 
         await self._store.update_entity_config(TOPIC_CONFIGS, topic, update)
+
+    async def _attempt(self, topic: str, change: Coroutine[Any, Any, None]) -> None:
+        try:
+            await change
+        except KctlError as error:
+            self._warnings.warn(topic, f"Topic {topic} cannot be changed as its source: {error}")
 
     # --- what the loops report ---------------------------------------------------------------
 

@@ -24,6 +24,7 @@ from kctl.protocol.messages.describe_configs import (
     DescribeConfigsRequest,
     DescribeConfigsResource,
     DescribeConfigsResponse,
+    DescribeConfigsResult,
 )
 from kctl.protocol.messages.list_offsets import ListOffsetResponse
 from kctl.protocol.messages.metadata import (
@@ -77,9 +78,19 @@ class SourceCluster:
         self._runtime = runtime
         self._directory = directory
         self._channel: BrokerChannel | None = None
+        self._is_closed = False
+        # The manager's: whether a task of it asks this source, whether the source is to be asked
+        # again after that, and when the settings of topics are read next.
+        self.is_tended = False
+        self.is_wanted_again = False
+        self.settings_due_ms = 0
 
     def close(self) -> None:
-        """Close the connection that metadata comes over."""
+        """Close the connection that metadata comes over, and open no other one for it."""
+        self._is_closed = True
+        self._disconnect()
+
+    def _disconnect(self) -> None:
         if self._channel is not None:
             self._channel.close()
             self._channel = None
@@ -109,26 +120,25 @@ class SourceCluster:
             self.view = await done_in_turns(self._runtime.scheduler, _view(response))
             self.problem = None
         except KctlError as error:
-            self.close()
+            self._disconnect()
             self.problem = str(error)
 
-    async def topic_overrides(self, topic: str) -> dict[str, str]:
-        """Return the configs that the source's topic overrides; raise KctlError."""
+    async def topic_overrides(
+        self, topics: Sequence[str]
+    ) -> dict[str, dict[str, str] | UnreachableError]:
+        """Return the configs that each of the source's topics overrides, or why they cannot be
+        read; raise KctlError if none can."""
         channel = await self._any_channel()
-        resource = DescribeConfigsResource(
-            resource_type=TOPIC_RESOURCE, resource_name=topic, configuration_keys=None
+        resources = [
+            DescribeConfigsResource(
+                resource_type=TOPIC_RESOURCE, resource_name=topic, configuration_keys=None
+            )
+            for topic in topics
+        ]
+        response: DescribeConfigsResponse = await channel.send_in_turns(
+            DescribeConfigsRequest(resources=resources)
         )
-        response: DescribeConfigsResponse = await channel.send(
-            DescribeConfigsRequest(resources=[resource])
-        )
-        [result] = response.results
-        if result.error_code:
-            raise UnreachableError(f"the configs of {topic}: {ErrorCode(result.error_code).name}")
-        return {
-            entry.name: entry.value
-            for entry in result.configs
-            if entry.config_source == OF_TOPIC and entry.value is not None
-        }
+        return {result.resource_name: _overrides(result) for result in response.results}
 
     async def start_offset(self, tp: TopicPartition, leader: SourceLeader) -> int:
         """Return the log start offset of a partition at the source; raise KctlError."""
@@ -165,7 +175,10 @@ class SourceCluster:
             except KctlError as error:
                 last = error
             else:
-                return self._channel
+                if not self._is_closed:
+                    return self._channel
+                self._disconnect()
+                last = UnreachableError(f"no link follows {self.name} now")
         raise last
 
     async def _connected(self, host: str, port: int, security: ClientSecurity) -> BrokerChannel:
@@ -179,6 +192,17 @@ class SourceCluster:
 
 def _security(settings: Mapping[str, str]) -> dict[str, str]:
     return {name: value for name, value in settings.items() if name != BOOTSTRAP_SERVERS}
+
+
+def _overrides(result: DescribeConfigsResult) -> dict[str, str] | UnreachableError:
+    if result.error_code:
+        name = ErrorCode(result.error_code).name
+        return UnreachableError(f"the configs of {result.resource_name}: {name}")
+    return {
+        entry.name: entry.value
+        for entry in result.configs
+        if entry.config_source == OF_TOPIC and entry.value is not None
+    }
 
 
 def _view(response: MetadataResponse) -> Work[SourceView]:

@@ -5,8 +5,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from kctl.broker.links import source_cluster
-from kctl.broker.links.link_manager import REFRESH_MS, LinkManager
+from kctl.broker.links import link_manager, source_cluster
+from kctl.broker.links.link_manager import REFRESH_MS, SETTINGS_MS, LinkManager
 from kctl.broker.links.linked_partition import PartitionPhase
 from kctl.broker.replication.partition import Role
 from kctl.errors import CorruptDataError, UnreachableError
@@ -14,6 +14,7 @@ from kctl.model import TopicPartition
 from kctl.protocol.error_codes import ErrorCode
 from kctl.protocol.messages.describe_configs import (
     DescribeConfigsRequest,
+    DescribeConfigsResourceResult,
     DescribeConfigsResponse,
     DescribeConfigsResult,
 )
@@ -35,17 +36,20 @@ from kctl.runtime.recurring_warnings import PATIENCE_MS
 from tests.support.virtual_runtime import virtual_runtime
 
 END = 100
+ADDRESSES = 5
+UNREACHABLE_MS = ADDRESSES * source_cluster.CONNECT_TIMEOUT_MS
 
 
 class Disk:
-    """Settings of any source: its broker has the source's name."""
+    """Settings of any source: its broker has the source's name, and several addresses."""
 
     def exists(self, _path):
         return True
 
     def read_file(self, path):
         name = path.rsplit("/", 1)[-1].removesuffix(".properties")
-        return f"bootstrap.servers={name}:9092".encode()
+        addresses = ",".join(f"{name}:{9092 + number}" for number in range(ADDRESSES))
+        return f"bootstrap.servers={addresses}".encode()
 
 
 class World:
@@ -59,6 +63,9 @@ class World:
         self.response_error = 0
         self.fetches_are_lost = False
         self.append_error = None
+        # Topics whose settings sources do not show, and one that is cut off while it shows others.
+        self.hidden = set()
+        self.ends_at_settings = None
         self.overrides = {}
         self.partitions = {}
         self.manager = LinkManager(
@@ -66,9 +73,12 @@ class World:
             SimpleNamespace(
                 partitions=self.partitions, wake=lambda _: None, wake_fetches=lambda _: None
             ),
-            None, SimpleNamespace(topic=lambda it: self.overrides.get(it, {})),
+            self, SimpleNamespace(topic=lambda it: self.overrides.get(it, {})),
             SimpleNamespace(partition_count=lambda _: 1), None,
         )  # fmt: skip
+
+    async def update_entity_config(self, _kind, topic, update):
+        self.overrides[topic] = update(self.overrides[topic])
 
     def link(self, topic, source):
         tp = TopicPartition(topic, 0)
@@ -120,11 +130,11 @@ class Channel:
         if isinstance(request, FetchRequest):
             return await self.fetched(request)
         if isinstance(request, DescribeConfigsRequest):
+            if self.host == self.world.ends_at_settings:
+                self.world.cut_off.add(self.host)
+                await self.reach(source_cluster.REQUEST_TIMEOUT_MS)
             return DescribeConfigsResponse(
-                results=[
-                    DescribeConfigsResult(resource_type=2, resource_name=it.resource_name)
-                    for it in request.resources
-                ]
+                results=[self.settings(it.resource_name) for it in request.resources]
             )
         assert isinstance(request, MetadataRequest)
         led = MetadataResponsePartition(partition_index=0, leader_id=1, leader_epoch=0)
@@ -135,6 +145,13 @@ class Channel:
         )
 
     send_in_turns = send
+
+    def settings(self, topic):
+        if topic in self.world.hidden:
+            code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+            return DescribeConfigsResult(error_code=code, resource_name=topic)
+        entry = DescribeConfigsResourceResult(name="retention.ms", value="7", config_source=1)
+        return DescribeConfigsResult(resource_name=topic, configs=[entry])
 
     async def fetched(self, request):
         await sleep(self.world.runtime.scheduler, request.max_wait_ms)
@@ -212,3 +229,60 @@ def test_a_link_whose_source_does_not_serve_it_says_so_and_is_later_and_later(wo
     world.fetches_are_lost, world.append_error = False, None
     world.pass_ms(REFRESH_MS)
     assert world.row().items() >= caught_up.items()
+
+
+def test_a_source_that_is_cut_off_delays_no_link_of_another_one(world, monkeypatch):
+    monkeypatch.setattr(link_manager, "TOPICS_PER_REQUEST", 3)
+    topics = [f"east{number}" for number in range(20)]
+    for topic in topics:
+        world.link(topic, "east")
+    world.ends_at_settings = "east"
+    world.pass_ms(SETTINGS_MS + REFRESH_MS)
+    assert world.cut_off == {"east"}
+
+    # Meanwhile the source is waited for, address by address.
+    world.link("orders", "west")
+    world.pass_ms(REFRESH_MS)
+    assert world.row()["phase"] is PartitionPhase.FOLLOWING
+
+    # The first request that is not answered is the last one of its round.
+    world.pass_ms(source_cluster.REQUEST_TIMEOUT_MS + UNREACHABLE_MS)
+    for topic in topics:
+        row = world.row(topic)
+        assert row["phase"] is PartitionPhase.WAITING
+        assert "east does not answer" in row["detail"]
+    world.pass_ms(2 * link_manager.PATIENCE_MS)
+    assert [it for it in world.warnings if "source east cannot be used" in it]
+
+    world.cut_off, world.ends_at_settings = set(), None
+    world.pass_ms(UNREACHABLE_MS + REFRESH_MS)
+    assert {world.row(topic)["phase"] for topic in topics} == {PartitionPhase.FOLLOWING}
+
+
+def test_settings_are_followed_although_those_of_one_topic_are_hidden(world):
+    world.hidden.add("secret")
+    for topic in ("a", "secret", "z"):
+        world.link(topic, "east")
+    world.pass_ms(SETTINGS_MS + REFRESH_MS)
+    followed = [it for it, overrides in world.overrides.items() if "retention.ms" in overrides]
+    assert followed == ["a", "z"]
+    world.pass_ms(2 * link_manager.PATIENCE_MS)
+    [warning] = world.warnings
+    assert "the configs of secret: TOPIC_AUTHORIZATION_FAILED" in warning
+
+
+def test_links_of_a_source_that_is_cut_off_fail_over_meanwhile(world, monkeypatch):
+    prepared = []
+
+    async def prepare(linked):
+        prepared.append(linked.partition.topic_partition.topic)
+        linked.move_to(PartitionPhase.READY)
+
+    monkeypatch.setattr(world.manager, "_prepare", prepare)
+    world.cut_off.add("east")
+    world.link("orders", "east")
+    # A tool removes the configs of the link too early.
+    world.overrides["orders"] = {}
+    world.manager.on_topic_change("orders")
+    world.pass_ms(REFRESH_MS)
+    assert prepared == ["orders"]
