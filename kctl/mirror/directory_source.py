@@ -227,14 +227,18 @@ class DirectoryReader:
     def __init__(self, source: DirectorySource) -> None:
         self._source = source
         self._partitions: dict[TopicPartition, _Partition] = {}
+        self._unjoined: Container[TopicPartition] = ()
         self._is_assigned = False
 
     def assign(
         self,
         positions: Mapping[TopicPartition, MirrorPosition],
         topic_ids: Mapping[str, str],  # noqa: ARG002 - as in the Protocol
+        unjoined: Container[TopicPartition] = (),
     ) -> None:
-        """Read these partitions from now on, and no others."""
+        """Read these partitions from now on, and no others. Batches of the `unjoined` ones are not
+        joined when they are built again."""
+        self._unjoined = unjoined
         self._partitions = {it: _begun(at, self._source.logs[it]) for it, at in positions.items()}
         self._is_assigned = True
 
@@ -317,7 +321,7 @@ class DirectoryReader:
         """Read some batches of a partition; return the bytes that were read."""
         try:
             before = state.position.offset
-            copied, size = self._next_range(state)
+            copied, size = self._next_range(state, joins=partition not in self._unjoined)
         except KctlError as error:
             self._fail(partition, error, found)
             return 0
@@ -330,7 +334,7 @@ class DirectoryReader:
             found.ranges[partition] = copied
         return max(size, 1)
 
-    def _next_range(self, state: _Partition) -> tuple[CopiedRange | Loss, int]:
+    def _next_range(self, state: _Partition, *, joins: bool) -> tuple[CopiedRange | Loss, int]:
         """Return what comes next in the segment, or the loss before the next segment."""
         log, position = state.log.log, state.position.offset
         number, start = state.at or _place_of(log, position)
@@ -339,14 +343,14 @@ class DirectoryReader:
         if end == start:
             return self._after_segment(state, segment, number, len(view) - start)
         try:
-            copied = copy_batches(view[start:end], position, state.skips)
+            copied = copy_batches(view[start:end], position, state.skips, joins=joins)
         except CorruptDataError as error:
             intact = start + _intact_bytes(view[start:end])
             if intact == start:
                 where = f"{segment.path} at byte {start}"
                 raise CorruptDataError(f"{where}: {error}") from None
             end, state.skips = intact, _filter(state.log.aborted, position)
-            copied = copy_batches(view[start:end], position, state.skips)
+            copied = copy_batches(view[start:end], position, state.skips, joins=joins)
         state.at = number, end
         return copied, end - start
 

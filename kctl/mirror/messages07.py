@@ -15,7 +15,7 @@ Kafka 0.7: kafka.message.ByteBufferMessageSet; 0.8: kafka.tools.KafkaMigrationTo
 from collections.abc import Iterator
 
 from kctl.errors import CorruptDataError
-from kctl.mirror.raw_batches import BUILT_BYTES_MAX, NOT_MAPPED, BatchCopy, CopiedRange
+from kctl.mirror.raw_batches import NOT_MAPPED, BatchCopy, CopiedRange, is_full
 from kctl.protocol.primitives import Buffer
 from kctl.records.builder import RecordBatchBuilder
 from kctl.records.message07 import Entry07, Message07, inner_messages, shallow_entries
@@ -24,8 +24,9 @@ from kctl.records.record import Record
 _NO_TIMESTAMP = -1
 
 
-def copy_messages(data: Buffer, position: int) -> CopiedRange:
-    """Return the messages of the whole entries in `data`, which begin at `position` of the log.
+def copy_messages(data: Buffer, position: int, *, joins: bool = True) -> CopiedRange:
+    """Return the messages of the whole entries in `data`, which begin at `position` of the log;
+    with `joins`, neighbouring entries become one batch.
 
     A damaged entry ends the range; if it is the first, CorruptDataError. Raise CutMessageError if
     the first one is not whole.
@@ -45,6 +46,8 @@ def copy_messages(data: Buffer, position: int) -> CopiedRange:
             break
         begin, end = position + entry.position, position + entry.end
         found.copies += built.add(messages, entry.message.codec, begin, end)
+        if not joins:
+            found.copies += built.take()
         found.next_offset = end
     found.copies += built.take()
     return found
@@ -81,7 +84,7 @@ class _Built:
         for number, message in enumerate(messages):
             builder = self._builder
             if builder is not None and (
-                builder.compression_type != codec or builder.size > BUILT_BYTES_MAX
+                builder.compression_type != codec or is_full(builder, None, message.payload)
             ):
                 yield from self.take()
                 builder = None

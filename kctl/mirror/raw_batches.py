@@ -7,7 +7,9 @@ position, batches with the time of the append, which stays the records' time, an
 
 Invariants: a damaged batch raises CorruptDataError and is never given a valid checksum; the records
 of a partition keep their order; every record at or after the position that is not aborted is in
-exactly one copy.
+exactly one copy; a batch that is built again has at most BUILT_BYTES_MAX bytes or one record, and,
+without joining, records of one batch of the source only: so a topic that takes the source's batches
+takes the copies.
 
 Kafka 2.7: org.apache.kafka.common.record.DefaultRecordBatch, kafka.log.LogValidator
 """
@@ -20,6 +22,7 @@ from kctl.protocol.primitives import Buffer
 from kctl.records.builder import RecordBatchBuilder
 from kctl.records.checksum import crc32c
 from kctl.records.memory_records import Batch, batches
+from kctl.records.record import Header
 from kctl.records.record_batch import (
     ATTRIBUTES_OFFSET,
     CRC_OFFSET,
@@ -32,8 +35,12 @@ from kctl.records.record_batch import (
     read_header,
 )
 
-# Where batches that are built again end, before compression.
+# The most bytes of a batch that is built again, before compression, unless it has one record.
 BUILT_BYTES_MAX = 900_000
+# The most bytes of a record in format v2 beside its key, value and headers; and of a header beside
+# its name and value: numbers of variable length.
+_RECORD_OVERHEAD = 40
+_HEADER_OVERHEAD = 10
 # The source offset of records that have none.
 NOT_MAPPED = -1
 
@@ -70,9 +77,12 @@ class CopiedRange:
         return sum(copy.size for copy in self.copies)
 
 
-def copy_batches(data: Buffer, position: int, is_skipped: Callable[[Batch], bool]) -> CopiedRange:
+def copy_batches(
+    data: Buffer, position: int, is_skipped: Callable[[Batch], bool], *, joins: bool = True
+) -> CopiedRange:
     """Return the copies of the whole batches in `data` from `position` on, without those that
-    `is_skipped` selects. Raise CorruptDataError for a damaged one."""
+    `is_skipped` selects; with `joins`, neighbours that are built again become one batch. Raise
+    CorruptDataError for a damaged one."""
     found = CopiedRange([], position)
     rebuilt = _Rebuilt()
     for batch in batches(data):
@@ -86,6 +96,8 @@ def copy_batches(data: Buffer, position: int, is_skipped: Callable[[Batch], bool
                 found.copies.append(_raw_copy(batch))
             else:
                 found.copies += rebuilt.add(batch, position)
+                if not joins:
+                    found.copies += rebuilt.take()
         found.next_offset = max(found.next_offset, batch.next_offset)
         if isinstance(batch, RecordBatch):
             found.leader_epoch = max(found.leader_epoch, batch.partition_leader_epoch)
@@ -93,12 +105,26 @@ def copy_batches(data: Buffer, position: int, is_skipped: Callable[[Batch], bool
     return found
 
 
+def is_full(
+    builder: RecordBatchBuilder,
+    key: Buffer | None,
+    value: Buffer | None,
+    headers: Iterable[Header] = (),
+    bytes_max: int = BUILT_BYTES_MAX,
+) -> bool:
+    """Return whether a batch that has records may exceed `bytes_max` with this one, too."""
+    size = builder.size + _RECORD_OVERHEAD + len(key or b"") + len(value or b"")
+    if headers and size <= bytes_max:
+        size += sum(len(name.encode()) + len(it or b"") + _HEADER_OVERHEAD for name, it in headers)
+    return builder.count > 0 and size > bytes_max
+
+
 def keyed_batches(records: Iterable[tuple[bytes, bytes]], now_ms: int) -> list[BatchCopy]:
     """Return keys and values as batches, none of which exceeds what a topic takes."""
     built: list[BatchCopy] = []
     builder = RecordBatchBuilder()
     for key, value in records:
-        if builder.size > BUILT_BYTES_MAX:
+        if is_full(builder, key, value):
             built.append(BatchCopy(builder.build(), builder.count))
             builder = RecordBatchBuilder()
         builder.append(timestamp=now_ms, key=key, value=value)
@@ -155,7 +181,8 @@ class _Rebuilt:
                 continue
             builder = self._builder
             if builder is not None and (
-                builder.compression_type != codec or builder.size > BUILT_BYTES_MAX
+                builder.compression_type != codec
+                or is_full(builder, record.key, record.value, record.headers)
             ):
                 yield from self.take()
                 builder = None

@@ -12,13 +12,19 @@ every cluster is mirrored directly into every other (a mesh), records that have 
 copied on at all.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterator, Sequence
 from dataclasses import replace
 from enum import StrEnum
 
 from kctl.errors import CorruptDataError, KctlError, UsageError
 from kctl.lazy_dataclass import dataclass
-from kctl.mirror.raw_batches import BUILT_BYTES_MAX, NOT_MAPPED, BatchCopy, CopiedRange
+from kctl.mirror.raw_batches import (
+    BUILT_BYTES_MAX,
+    NOT_MAPPED,
+    BatchCopy,
+    CopiedRange,
+    is_full,
+)
 from kctl.model import TopicPartition
 from kctl.records.builder import RecordBatchBuilder
 from kctl.records.record import Record
@@ -84,28 +90,35 @@ def in_order(changes: Sequence[Change]) -> Change:
 
 
 def change_ranges(
-    ranges: dict[TopicPartition, CopiedRange], change: Change
+    ranges: dict[TopicPartition, CopiedRange],
+    change: Change,
+    unjoined: Container[TopicPartition] = (),
 ) -> dict[TopicPartition, KctlError]:
     """Replace each range by what is left of it; remove those of which a record fails, and return
-    why."""
+    why. Batches of `unjoined` partitions do not grow."""
     failed: dict[TopicPartition, KctlError] = {}
     for partition, each in list(ranges.items()):
         try:
-            ranges[partition] = changed_range(each, change)
+            ranges[partition] = changed_range(each, change, grows=partition not in unjoined)
         except KctlError as error:
             failed[partition] = error
             del ranges[partition]
     return failed
 
 
-def changed_range(found: CopiedRange, change: Change) -> CopiedRange:
+def changed_range(found: CopiedRange, change: Change, *, grows: bool = True) -> CopiedRange:
     """Return what is left of a range; raise CorruptDataError for a damaged batch, or whatever
-    `change` raises."""
-    copies = [built for copy in found.copies for built in _changed(copy, change)]
+    `change` raises. Unless a batch `grows`, one whose records become larger is split: a batch with
+    several records is not larger than it was."""
+    copies = [
+        built
+        for copy in found.copies
+        for built in _changed(copy, change, BUILT_BYTES_MAX if grows else copy.size)
+    ]
     return replace(found, copies=copies)
 
 
-def _changed(copy: BatchCopy, change: Change) -> Iterator[BatchCopy]:
+def _changed(copy: BatchCopy, change: Change, bytes_max: int) -> Iterator[BatchCopy]:
     batch = RecordBatch(copy.data)
     codec = batch.compression_type
     builder = RecordBatchBuilder(compression_type=codec)
@@ -114,7 +127,7 @@ def _changed(copy: BatchCopy, change: Change) -> Iterator[BatchCopy]:
         kept = change(record._replace(offset=offset))
         if kept is None:
             continue
-        if builder.count and builder.size > BUILT_BYTES_MAX:
+        if is_full(builder, kept.key, kept.value, kept.headers, bytes_max):
             yield BatchCopy(builder.build(), builder.count, pieces, is_raw=False)
             builder, pieces = RecordBatchBuilder(compression_type=codec), []
         builder.append(

@@ -145,13 +145,17 @@ class Reader07:
     def __init__(self, source: Source07) -> None:
         self._source = source
         self._partitions: dict[TopicPartition, _Partition] = {}
+        self._unjoined: Container[TopicPartition] = ()
 
     def assign(
         self,
         positions: Mapping[TopicPartition, MirrorPosition],
         topic_ids: Mapping[str, str],  # noqa: ARG002 - as in the Protocol
+        unjoined: Container[TopicPartition] = (),
     ) -> None:
-        """Read these partitions from now on, and no others."""
+        """Read these partitions from now on, and no others. Entries of the `unjoined` ones are not
+        joined."""
+        self._unjoined = unjoined
         self._partitions = {it: _Partition(at) for it, at in positions.items()}
 
     @property
@@ -213,7 +217,8 @@ class Reader07:
             self._fail(partition, ApiError(answer.error), found)
             return True
         try:
-            copied = copy_messages(answer.message_set, at)
+            joins = partition not in self._unjoined
+            copied = copy_messages(answer.message_set, at, joins=joins)
         except CutMessageError as error:
             if len(answer.message_set) < state.bytes_max:
                 if at + len(answer.message_set) >= state.end:

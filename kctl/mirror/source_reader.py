@@ -10,7 +10,7 @@ with a loss returns nothing until it is assigned again.
 Kafka 2.7: org.apache.kafka.clients.consumer.internals.Fetcher; KIP-320
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -89,16 +89,22 @@ class SourceReader:
         self._partitions: dict[TopicPartition, _Partition] = {}
         self._in_flight: dict[int, Task[FetchResponse | None]] = {}
         self._topic_ids: dict[str, str] = {}
+        self._unjoined: Container[TopicPartition] = ()
         # Partitions that were unknown, until a poll has returned that they are known again; also
         # while they are not assigned. The second: those that the last poll returned.
         self._doubted: set[TopicPartition] = set()
         self._reappeared: set[TopicPartition] = set()
 
     def assign(
-        self, positions: Mapping[TopicPartition, MirrorPosition], topic_ids: Mapping[str, str]
+        self,
+        positions: Mapping[TopicPartition, MirrorPosition],
+        topic_ids: Mapping[str, str],
+        unjoined: Container[TopicPartition] = (),
     ) -> None:
-        """Read these partitions from now on, and no others; `topic_ids` are those of today."""
+        """Read these partitions from now on, and no others; `topic_ids` are those of today. Batches
+        of the `unjoined` ones are not joined when they are built again."""
         self.close()
+        self._unjoined = unjoined
         self._topic_ids = dict(topic_ids)
         self._partitions = {
             partition: _Partition(position) for partition, position in positions.items()
@@ -255,8 +261,9 @@ class SourceReader:
         data = item.record_set
         if not data:
             return
+        joins = partition not in self._unjoined
         try:
-            copied = copy_batches(data, state.position.offset, AbortedFilter(item))
+            copied = copy_batches(data, state.position.offset, AbortedFilter(item), joins=joins)
         except CorruptDataError as error:
             self._fail(partition, error, found)
             return

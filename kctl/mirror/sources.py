@@ -44,9 +44,13 @@ class BatchReader(Protocol):
     nothing until it is assigned again."""
 
     def assign(
-        self, positions: Mapping[TopicPartition, MirrorPosition], topic_ids: Mapping[str, str]
+        self,
+        positions: Mapping[TopicPartition, MirrorPosition],
+        topic_ids: Mapping[str, str],
+        unjoined: Container[TopicPartition] = (),
     ) -> None:
-        """Read these partitions from now on, and no others; `topic_ids` are those of today."""
+        """Read these partitions from now on, and no others; `topic_ids` are those of today. Batches
+        of the `unjoined` ones are not joined when they are built again."""
         ...
 
     @property

@@ -207,7 +207,8 @@ class MirrorWorker:
                 self._say(f"warning: the source no longer knows topic {topic}")
             await self._examine_witnesses(found)
             if self.change is not None:
-                for partition, failure in change_ranges(found.ranges, self.change).items():
+                failures = change_ranges(found.ranges, self.change, self._unjoined)
+                for partition, failure in failures.items():
                     self._reader.stop([partition], failure)
                     found.stopped[partition] = failure
             for partition, error in found.stopped.items():
@@ -287,6 +288,7 @@ class MirrorWorker:
         self._reader.assign(
             {source: at for source, at in positions.items() if source not in stopped},
             self.topics.topic_ids,
+            frozenset(self._unjoined),
         )
         self._begun = begun if begun.uncommitted else None
         self._is_open = True

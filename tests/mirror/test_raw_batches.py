@@ -3,7 +3,7 @@
 import pytest
 
 from kctl.errors import CorruptDataError
-from kctl.mirror.raw_batches import copy_batches, stamp
+from kctl.mirror.raw_batches import BUILT_BYTES_MAX, copy_batches, keyed_batches, stamp
 from kctl.records.builder import RecordBatchBuilder
 from kctl.records.compression import LZ4, NONE
 from kctl.records.legacy_builder import MessageSetBuilder
@@ -72,6 +72,38 @@ def test_the_time_of_the_append_becomes_the_time_of_the_record():
     assert not copy.is_raw
     assert [it.timestamp for it in records(copy.data)] == [77, 77]
     assert RecordBatch(copy.data).timestamp_type != LOG_APPEND_TIME
+
+
+def test_batches_that_are_built_again_stay_below_what_a_topic_takes():
+    big = 400_000
+    data = b""
+    for offset in range(5):
+        builder = RecordBatchBuilder(base_offset=offset, timestamp_type=LOG_APPEND_TIME)
+        builder.append(timestamp=1, key=None, value=b"v" * big, headers=(("h", b"x" * big),))
+        data += builder.build()
+
+    copies = copy_batches(data, 0, none).copies
+
+    assert [copy.pieces for copy in copies] == [[(offset, 1)] for offset in range(5)]
+    assert all(copy.size <= BUILT_BYTES_MAX for copy in copies)
+    keyed = keyed_batches(((b"k", b"v" * big) for _ in range(5)), now_ms=1)
+    assert [copy.count for copy in keyed] == [2, 2, 1]
+    assert all(copy.size <= BUILT_BYTES_MAX for copy in keyed)
+
+
+def test_batches_that_are_not_joined_have_the_records_of_one_batch_of_the_source():
+    at = {"timestamp_type": LOG_APPEND_TIME, "append_timestamp": 7}
+    data = batch(0, 1, **at) + batch(2, 4) + batch(5, 6) + batch(7, 8, **at)
+
+    joined = copy_batches(data, 0, none)
+    apart = copy_batches(data, 0, none, joins=False)
+
+    assert [copy.count for copy in joined.copies] == [4, 2, 2]
+    assert [copy.count for copy in apart.copies] == [2, 2, 2, 2]
+    assert fields(b"".join(it.data for it in apart.copies)) == fields(
+        b"".join(it.data for it in joined.copies)
+    )
+    assert apart.next_offset == joined.next_offset == 9
 
 
 @pytest.mark.parametrize("magic", [0, 1])

@@ -4,9 +4,11 @@ import pytest
 
 from kctl.errors import CorruptDataError, UsageError
 from kctl.mirror.map_topic import read_map
-from kctl.mirror.record_changes import PATH_HEADER, Provenance, path_of
+from kctl.mirror.raw_batches import BUILT_BYTES_MAX, copy_batches
+from kctl.mirror.record_changes import PATH_HEADER, Provenance, changed_range, path_of
 from kctl.mirror.record_expressions import masking, parse_expression, parse_field
 from kctl.model import TopicPartition
+from kctl.records.builder import RecordBatchBuilder
 from kctl.records.record import Record
 from kctl.testing.kafka_broker import KafkaBroker
 from tests.mirror.test_commands import kctl  # noqa: F401
@@ -51,6 +53,31 @@ def test_a_mask_hides_a_field_and_stops_where_it_cannot():
     assert masking(parse_field("headers.h"))(RECORD).headers == ()
     with pytest.raises(CorruptDataError):
         mask(RECORD._replace(value=b"card 1234"))
+
+
+def test_a_batch_whose_records_grow_is_split_where_its_topic_takes_no_larger_ones():
+    builder = RecordBatchBuilder()
+    for number in range(10):
+        builder.append(timestamp=number, key=None, value=b"v" * 100)
+    found = copy_batches(builder.build(), 0, lambda _: False)
+
+    [grown] = changed_range(found, Provenance("a", "b")).copies
+    parts = changed_range(found, Provenance("a", "b"), grows=False).copies
+
+    assert grown.size > found.size >= max(copy.size for copy in parts)
+    assert [piece for copy in parts for piece in copy.pieces] == [(0, 8), (8, 2)]
+
+
+def test_a_batch_whose_records_grow_stays_below_what_a_topic_takes():
+    builder = RecordBatchBuilder()
+    for _ in range(3):
+        builder.append(timestamp=0, key=None, value=b"v" * 5)
+    found = copy_batches(builder.build(), 0, lambda _: False)
+
+    copies = changed_range(found, lambda it: it._replace(value=b"v" * 400_000)).copies
+
+    assert [copy.pieces for copy in copies] == [[(0, 2)], [(2, 1)]]
+    assert all(copy.size <= BUILT_BYTES_MAX for copy in copies)
 
 
 def test_a_record_is_not_sent_where_it_has_been():

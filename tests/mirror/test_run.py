@@ -131,6 +131,26 @@ def test_a_topic_that_takes_only_small_batches_gets_those_of_the_source(clusters
     assert_exact(clusters, topic)
 
 
+@pytest.mark.parametrize("exactly_once", [True, False])
+def test_batches_that_are_built_again_fit_into_a_topic_that_takes_only_small_ones(
+    clusters, exactly_once
+):
+    topic = f"small-again-{exactly_once}"
+    clusters.source.create_topic(
+        topic,
+        configs={"max.message.bytes": "200", "message.timestamp.type": "LogAppendTime"},
+    )
+    for number in range(20):
+        clusters.produce(topic, [b"%d" % number * 20])
+
+    report = clusters.mirror(topic, exactly_once=exactly_once)
+
+    assert not report.has_failed
+    assert sum(it.rebuilt_batches for it in report.partitions) == 20
+    copied = [it.value for it in clusters.target.records(topic)]
+    assert copied == [it.value for it in clusters.source.records(topic)]
+
+
 @needs_sources
 def test_partitions_that_are_behind_take_turns(clusters, monkeypatch):
     clusters.source.create_topic("turns", partitions=3)

@@ -256,6 +256,16 @@ def test_damage_ends_what_is_copied():
     assert copy.pieces[1] == (NOT_MAPPED, 1)
 
 
+def test_entries_are_joined_up_to_what_a_topic_takes_or_not_at_all():
+    data = message_set([b"v" * 400_000] * 5)
+
+    assert [copy.count for copy in copy_messages(data, 0).copies] == [2, 2, 1]
+    assert [copy.count for copy in copy_messages(data, 0, joins=False).copies] == [1] * 5
+    # An entry is converted as a whole.
+    packed = message_set([b"a", b"b"], GZIP)
+    assert [copy.count for copy in copy_messages(packed * 2, 0, joins=False).copies] == [2, 2]
+
+
 def test_the_command_names_the_server_and_topics(clusters, server07, capfdbinary):
     ends = ("--target", clusters.target.bootstrap_servers, "--source")
     server = f"kafka-0.7://127.0.0.1:{server07.port}"
