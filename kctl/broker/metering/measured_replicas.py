@@ -55,11 +55,12 @@ class MeasuredReplicaManager(ReplicaManager):
         *,
         leader_quota: ReplicationQuota | None = None,
         select_replica: ReplicaSelector | None = None,
+        is_alive: Callable[[int], bool] = lambda _broker_id: True,
     ) -> None:
         """Take a meter, and the arguments of a ReplicaManager."""
         super().__init__(
             runtime, config, broker_id, log_manager,
-            leader_quota=leader_quota, select_replica=select_replica,
+            leader_quota=leader_quota, select_replica=select_replica, is_alive=is_alive,
         )  # fmt: skip
         self._meter = meter
         self._topics = meter.topics
