@@ -122,6 +122,15 @@ def test_a_member_whose_subscription_cannot_be_read_may_subscribe_to_all(world):
     assert world.delete_offsets(TP).response == (0, [ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC])
 
 
+@pytest.mark.parametrize("version", [-1, 7])
+def test_a_subscription_of_any_version_is_read_as_the_first_one(world, version):
+    metadata = version.to_bytes(2, "big", signed=True) + subscription("t")[2:-4] + b"new"
+    (one,), generation_id = world.form_group(1, protocols={"range": metadata})
+    world.commit({TP: 5, OTHER: 6}, member_id=one, generation_id=generation_id)
+    code, codes = world.delete_offsets(TP, OTHER).response
+    assert (code, codes) == (0, [ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC, 0])
+
+
 def test_offsets_of_an_empty_group_are_deleted_and_the_group_with_the_last(world):
     world.commit({TP: 5, OTHER: 6})
     assert world.delete_offsets(TP, ("t", 9)).response == (0, [0, 0])

@@ -21,8 +21,9 @@ from kctl.records.memory_records import Batch
 from kctl.records.record_batch import NO_PRODUCER_ID, RecordBatch
 from kctl.work import Work
 
-# Groups and members built per turn of the loop.
+# Groups and members built per turn of the loop, and the metadata that they hold.
 UNITS_PER_TURN = 500
+METADATA_BYTES_PER_UNIT = 32
 # Records loaded per turn: each is decoded, about 5 microseconds.
 RECORDS_PER_TURN = 1_000
 
@@ -108,7 +109,7 @@ class GroupLoader:
     def finish(self, moment: Moment) -> Work[Outcome]:
         """Build the groups from the records read and start their members' sessions.
 
-        A `yield` follows every UNITS_PER_TURN groups and members.
+        A `yield` follows every UNITS_PER_TURN.
         """
         outcome, units = Outcome(), 0
         groups = self._groups
@@ -120,7 +121,8 @@ class GroupLoader:
                 group = groups[group_id] = self._rebalance.new_group(group_id, None)
             self._restore(group, metadata, moment)
             group.subscribed_topics = yield from subscribed_topics(group)
-            units += 1 + len(group.members)
+            metadata_bytes = sum(len(stored.subscription) for stored in metadata.members)
+            units += 1 + len(group.members) + metadata_bytes // METADATA_BYTES_PER_UNIT
             if len(group.members) > self._settings.group_size_max:
                 # The limit was lowered: rebalance, so that members can commit before some are
                 # rejected.

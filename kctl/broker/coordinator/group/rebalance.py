@@ -28,7 +28,7 @@ from kctl.protocol.error_codes import ErrorCode
 from kctl.protocol.internal.consumer_offsets import MemberMetadata
 from kctl.protocol.messages.join_group import JoinGroupResponse, JoinGroupResponseMember
 from kctl.protocol.messages.sync_group import SyncGroupResponse
-from kctl.work import Work, at_once, parts
+from kctl.work import Work, at_once, parts, while_wanted
 
 # How long a new member may wait for its first generation. After that it must retry, because its
 # client may be gone (its socket is not read while it waits).
@@ -189,8 +189,13 @@ class Rebalance:
 
     def _learn_topics(self, group: Group) -> Work[Outcome]:
         generation_id = group.generation_id
-        topics = yield from subscribed_topics(group)
-        if group.generation_id == generation_id:
+
+        def is_current() -> bool:
+            return group.generation_id == generation_id
+
+        # Of the generations of a group, the topics of only one are read at a time.
+        topics = yield from while_wanted(subscribed_topics(group), is_current)
+        if is_current():
             group.subscribed_topics = topics
         return Outcome()
 
