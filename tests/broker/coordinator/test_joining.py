@@ -6,6 +6,7 @@ from uuid import UUID
 import pytest
 
 from kctl.broker.coordinator.group_coordinator_service import GroupCoordinatorService
+from kctl.broker.coordinator.outcome import Outcome
 from kctl.protocol.error_codes import ErrorCode
 from tests.support.group_invariants import check_groups
 from tests.support.group_world import DELAY_MS, REBALANCE_MS, SESSION_MS, GroupWorld
@@ -403,3 +404,26 @@ def test_ids_of_members_end_with_a_random_uuid(data):
     entropy = SimpleNamespace(random_bytes=lambda count: data[:count])
     service = SimpleNamespace(_runtime=SimpleNamespace(entropy=entropy))
     assert GroupCoordinatorService._new_uuid(service) == str(UUID(bytes=data, version=4))
+
+
+def test_members_whose_leader_is_gone_without_a_rebalance_join_again_in_time(world):
+    """All that are left have sent SyncGroup, so nobody is late."""
+    (leader, joined), (other, _) = world.enter(), world.enter()
+    world.advance(2 * DELAY_MS)
+    waiting = world.sync(other, joined.response.generation_id)
+    host, outcome = world.service.hosts[0], Outcome()
+    world.shard._rebalance.expel(world.group(), world.group().members[leader], outcome)
+    host.run(outcome)
+    world.advance(REBALANCE_MS)
+    assert waiting.error is ErrorCode.REBALANCE_IN_PROGRESS
+    assert world.join(other).response.leader == other
+
+
+def test_an_assignment_that_is_being_stored_is_not_late(world):
+    (leader, joined), (other, _) = world.enter(), world.enter()
+    world.advance(2 * DELAY_MS)
+    world.log.is_holding = True
+    answers = [world.sync(member, joined.response.generation_id) for member in (other, leader)]
+    world.advance(REBALANCE_MS)
+    world.log.release()
+    assert [answer.error for answer in answers] == [ErrorCode.NONE] * 2

@@ -9,6 +9,7 @@ from kctl.broker.coordinator.group import member_memory
 from kctl.protocol.error_codes import ErrorCode
 from tests.support.group_invariants import check_groups
 from tests.support.group_world import SESSION_MS, GroupWorld
+from tests.support.turn_work import counted_calls
 
 LARGE = {"range": bytes(1000)}
 # "client-" and a uuid, "client", "/127.0.0.1" and the group's id.
@@ -98,6 +99,45 @@ def test_protocols_without_metadata_count(world, monkeypatch):
     monkeypatch.setattr(member_memory, "GROUP_BYTES_MAX", 10 * member_memory.MEMBER_BYTES)
     many = {f"{number}": b"" for number in range(1000)}
     assert world.join(required=False, protocols=many).error == ErrorCode.GROUP_MAX_SIZE_REACHED
+
+
+def test_a_member_of_very_many_protocols_is_rejected_before_they_are_examined(world):
+    many = {f"{number}": b"" for number in range(2 * member_memory.PROTOCOLS_MAX)}
+    with counted_calls() as count:
+        refused = world.join(required=False, protocols=many)
+    assert refused.error == ErrorCode.GROUP_MAX_SIZE_REACHED
+    # The request itself is made of a call for each.
+    assert count.calls < 3 * len(many)
+    few = dict(list(many.items())[: member_memory.PROTOCOLS_MAX])
+    assert not world.join(required=False, protocols=few).responses
+
+
+@pytest.mark.parametrize("is_leader", [True, False])
+def test_a_member_that_finds_no_room_leaves_its_partitions_to_the_others(
+    world, monkeypatch, is_leader
+):
+    """The group stayed Stable, and nobody consumed them."""
+    ids, generation_id = world.form_group(3)
+    rejected = ids.pop(0 if is_leader else 1)
+    monkeypatch.setattr(member_memory, "GROUP_BYTES_MAX", world.group().member_bytes)
+    assert world.join(rejected, protocols=LARGE).error == ErrorCode.GROUP_MAX_SIZE_REACHED
+    errors = {world.heartbeat(member_id, generation_id) for member_id in ids}
+    assert errors == {ErrorCode.REBALANCE_IN_PROGRESS}
+    answers = [world.join(member_id) for member_id in ids]
+    assert [answer.response.generation_id for answer in answers] == [generation_id + 1] * 2
+    assert list(world.group().members) == ids
+
+
+def test_members_that_wait_for_a_leader_that_finds_no_room_join_again(world, monkeypatch):
+    leader, joined = world.enter()
+    other, _ = world.enter()
+    while not joined.is_there:
+        world.advance(1_000)
+    waiting = world.sync(other, joined.response.generation_id)
+    monkeypatch.setattr(member_memory, "GROUP_BYTES_MAX", world.group().member_bytes)
+    assert world.join(leader, protocols=LARGE).error == ErrorCode.GROUP_MAX_SIZE_REACHED
+    assert waiting.error is ErrorCode.REBALANCE_IN_PROGRESS
+    assert world.join(other).response.leader == other
 
 
 def test_pending_member_ids_count_as_members(world, monkeypatch):

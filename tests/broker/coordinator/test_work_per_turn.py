@@ -12,6 +12,7 @@ from kctl.broker.coordinator.group import (
     group_coordinator,
     group_loader,
     member_memory,
+    membership,
     offsets,
     rebalance,
     records,
@@ -36,12 +37,12 @@ class TurnCounter:
 
     def __init__(self, world, monkeypatch):
         self._monkeypatch = monkeypatch
-        self._turn = 0
+        self.turn = 0
         self._calls = Counter()
         turn = world.scheduler.turn
 
         def counted_turn():
-            self._turn += 1
+            self.turn += 1
             return turn()
 
         world.scheduler.turn = counted_turn
@@ -52,7 +53,7 @@ class TurnCounter:
         self._calls.clear()
 
         def counted(*arguments, **options):
-            self._calls[self._turn] += 1
+            self._calls[self.turn] += 1
             return original(*arguments, **options)
 
         self._monkeypatch.setattr(owner, name, counted)
@@ -405,6 +406,37 @@ def test_an_assignment_beyond_the_bound_is_refused_as_one_too_large_to_store(wor
     refused = world.sync(member_id, generation_id, {member_id: bytes(600)})
     assert refused.error is ErrorCode.UNKNOWN_SERVER_ERROR
     assert world.group().members[member_id].assignment == b""
+
+
+def test_an_assignment_of_very_many_members_is_read_over_many_turns(world, turns, monkeypatch):
+    monkeypatch.setattr(membership, "ASSIGNMENTS_PER_TURN", BOUND)
+    entered = enter_all(world, 2)
+    while not entered[0][1].is_there:
+        world.advance(DELAY_MS)
+    generation_id = entered[0][1].response.generation_id
+    leader, other = (member_id for member_id, _ in entered)
+    plan = {f"unknown{number}": b"" for number in range(COUNT)} | {other: b"part"}
+    before = turns.turn
+    assert world.sync(leader, generation_id, plan).error is ErrorCode.NONE
+    assert turns.turn - before >= COUNT // BOUND
+    assert world.sync(other, generation_id).response.assignment == b"part"
+
+
+def test_an_assignment_of_a_generation_that_ends_while_it_is_read_is_not_stored(world, monkeypatch):
+    monkeypatch.setattr(membership, "ASSIGNMENTS_PER_TURN", 1)
+    entered = enter_all(world, 2)
+    while not entered[0][1].is_there:
+        world.advance(DELAY_MS)
+    leader, other = (member_id for member_id, _ in entered)
+    records = len(world.log.records(world.service.hosts[0].topic_partition))
+    monkeypatch.setattr(world.scheduler, "settle", lambda: None)
+    plan = {leader: b"part", other: b"part"}
+    synced = world.sync(leader, entered[0][1].response.generation_id, plan)
+    world.service.leave("g", [MemberIdentity(member_id=other)], lambda _: None)
+    monkeypatch.undo()
+    world.scheduler.settle()
+    assert synced.error is ErrorCode.REBALANCE_IN_PROGRESS
+    assert len(world.log.records(world.service.hosts[0].topic_partition)) == records
 
 
 def test_an_assignment_whose_record_cannot_be_made_is_answered(world, monkeypatch):

@@ -23,6 +23,8 @@ BROKER_BYTES_MAX = 64 * 1024 * 1024
 MEMBER_BYTES = 2_048
 # Fixed cost of a protocol that a member supports: two objects and their places in two tables.
 PROTOCOL_BYTES = 256
+# Maximum for the protocols of a member, which are examined at once; clients have a few.
+PROTOCOLS_MAX = 1_000
 
 
 class MemberMemory:

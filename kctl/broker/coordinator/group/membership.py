@@ -9,10 +9,12 @@ required), KIP-389 (group.max.size), KIP-559 (protocol checked in SyncGroup).
 """
 
 from collections.abc import Sequence
+from dataclasses import field
 
 from kctl.broker.coordinator.group.append_errors import group_error
 from kctl.broker.coordinator.group.group import Group, GroupState
 from kctl.broker.coordinator.group.member import Member
+from kctl.broker.coordinator.group.member_memory import PROTOCOLS_MAX
 from kctl.broker.coordinator.group.rebalance import (
     NEW_MEMBER_JOIN_TIMEOUT_MS,
     GenerationFacts,
@@ -26,11 +28,17 @@ from kctl.lazy_dataclass import dataclass
 from kctl.protocol.error_codes import ErrorCode
 from kctl.protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
 from kctl.protocol.messages.leave_group import LeaveGroupResponse, MemberIdentity, MemberResponse
-from kctl.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
-from kctl.work import Work
+from kctl.protocol.messages.sync_group import (
+    SyncGroupRequest,
+    SyncGroupRequestAssignment,
+    SyncGroupResponse,
+)
+from kctl.work import Work, parts
 
 # Length of what is added to a client's id or instance id to make a member id: "-" and a uuid.
 UUID_BYTES = 37
+# Assignments of a SyncGroup request that are read per turn of the loop.
+ASSIGNMENTS_PER_TURN = 2_000
 # Plain integers, because heartbeats are frequent.
 _NONE = int(ErrorCode.NONE)
 _UNKNOWN_MEMBER_ID = int(ErrorCode.UNKNOWN_MEMBER_ID)
@@ -40,7 +48,7 @@ _UNKNOWN_SERVER_ERROR = int(ErrorCode.UNKNOWN_SERVER_ERROR)
 _FENCED_INSTANCE_ID = int(ErrorCode.FENCED_INSTANCE_ID)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class JoinAttempt:
     """A JoinGroup request with facts from the connection and the runtime."""
 
@@ -53,6 +61,7 @@ class JoinAttempt:
     uuid: str
     # Takes the JoinGroupResponse.
     reply: Reply
+    _protocols: dict[str, bytes] | None = field(default=None, init=False)
 
     @property
     def name_bytes(self) -> int:
@@ -64,7 +73,11 @@ class JoinAttempt:
     @property
     def protocols(self) -> dict[str, bytes]:
         """Return name -> metadata, in order of preference."""
-        return {protocol.name: protocol.metadata for protocol in self.body.protocols}
+        found = self._protocols
+        if found is None:
+            found = {protocol.name: protocol.metadata for protocol in self.body.protocols}
+            self._protocols = found
+        return found
 
 
 class Membership:
@@ -104,10 +117,8 @@ class Membership:
     ) -> None:
         body = attempt.body
         code = _NONE
-        if not self._has_room(group, body.member_id) or not group.has_room_for(
-            body.member_id, attempt.name_bytes, attempt.protocols
-        ):
-            self._reject(group, attempt, outcome)
+        if not self._has_room(group, attempt):
+            self._reject(group, attempt, moment, outcome)
         elif not group.supports(body.protocol_type, attempt.protocols):
             code = ErrorCode.INCONSISTENT_GROUP_PROTOCOL
         elif not body.member_id:
@@ -126,7 +137,15 @@ class Membership:
         if code != _NONE:
             outcome.reply(attempt.reply, join_error(code, body.member_id))
 
-    def _has_room(self, group: Group, member_id: str) -> bool:
+    def _has_room(self, group: Group, attempt: JoinAttempt) -> bool:
+        member_id = attempt.body.member_id
+        return (
+            self._has_place(group, member_id)
+            and len(attempt.body.protocols) <= PROTOCOLS_MAX
+            and group.has_room_for(member_id, attempt.name_bytes, attempt.protocols)
+        )
+
+    def _has_place(self, group: Group, member_id: str) -> bool:
         size_max = self._settings.group_size_max
         if group.state is GroupState.EMPTY:
             return True
@@ -138,10 +157,11 @@ class Membership:
             return waits or group.awaiting_join_count < size_max
         return member is not None or len(group.members) < size_max
 
-    def _reject(self, group: Group, attempt: JoinAttempt, outcome: Outcome) -> None:
+    def _reject(self, group: Group, attempt: JoinAttempt, moment: Moment, outcome: Outcome) -> None:
         member = group.members.get(attempt.body.member_id)
         if member is not None:
-            self._rebalance.expel(group, member, outcome)
+            reason = f"{member.member_id} found no room as it joined again"
+            self._rebalance.remove(group, member, reason, moment, outcome)
         outcome.reply(attempt.reply, join_error(ErrorCode.GROUP_MAX_SIZE_REACHED))
 
     def _join_without_id(
@@ -279,7 +299,7 @@ class Membership:
             return result
 
         assignments = {m.member_id: m.assignment for m in group.members.values()}
-        self._store(group, assignments, settled, outcome)
+        self._store(self._storing(group, assignments, settled), settled, outcome)
 
     # SyncGroup
 
@@ -319,8 +339,7 @@ class Membership:
         if group.stored_generation == generation_id:
             return  # the leader retried: its first assignment is already being written
         group.stored_generation = generation_id
-        given = {item.member_id: item.assignment for item in body.assignments}
-        assignments = {member_id: given.get(member_id, b"") for member_id in group.members}
+        assignments = dict.fromkeys(group.members, b"")
 
         def settled(code: int, moment: Moment) -> Outcome:
             result = Outcome()
@@ -338,22 +357,40 @@ class Membership:
                 self._rebalance.maybe_prepare(group, reason, moment, result)
             return result
 
+        work = self._storing_given(group, body.assignments, assignments, settled)
+        self._store(work, settled, outcome)
+
+    def _storing_given(
+        self,
+        group: Group,
+        given: Sequence[SyncGroupRequestAssignment],
+        assignments: dict[str, bytes],
+        settled: Settled,
+    ) -> Work[Outcome]:
+        """Store what the leader gave to the members that `assignments` has."""
+        generation_id = group.generation_id
+        for number, part in enumerate(parts(given, ASSIGNMENTS_PER_TURN)):
+            if number:
+                yield
+            for item in part:
+                if item.member_id in assignments:
+                    assignments[item.member_id] = item.assignment
+        is_current = group.generation_id == generation_id
+        if group.state is not GroupState.COMPLETING_REBALANCE or not is_current:
+            return Outcome()  # the rebalance that began meanwhile has replied
         if not group.has_room_for_assignments(assignments):
             # An assignment too large to hold is rejected in the same way as one too large to store.
             refused = Write((), lambda _, then: settled(int(ErrorCode.MESSAGE_TOO_LARGE), then))
-            outcome.writes.append(refused)
-            return
-        self._store(group, assignments, settled, outcome)
+            return Outcome(writes=[refused])
+        return (yield from self._storing(group, assignments, settled))
 
-    def _store(
-        self, group: Group, assignments: dict[str, bytes], settled: Settled, outcome: Outcome
-    ) -> None:
+    def _store(self, work: Work[Outcome], settled: Settled, outcome: Outcome) -> None:
         """Write the current generation to the log, in turns; `settled` says what follows."""
 
         def failed(then: Moment) -> Outcome | None:
             return settled(_UNKNOWN_SERVER_ERROR, then)
 
-        outcome.later.append(Later(self._storing(group, assignments, settled), failed))
+        outcome.later.append(Later(work, failed))
 
     def _storing(
         self, group: Group, assignments: dict[str, bytes], settled: Settled

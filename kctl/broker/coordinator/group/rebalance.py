@@ -292,7 +292,9 @@ class Rebalance:
             self._timers.set(group.sync_timer, moment.monotonic_ms)
             return
         group.pending_sync.clear()
-        if late:
+        # Without an assignment under way the members that sent SyncGroup would wait forever.
+        is_assigned = group.stored_generation == group.generation_id
+        if late or (group.state is GroupState.COMPLETING_REBALANCE and not is_assigned):
             reason = f"{len(late)} members did not send SyncGroup in time"
             self.maybe_prepare(group, reason, moment, outcome)
 
