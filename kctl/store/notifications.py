@@ -5,10 +5,11 @@ Kafka 2.7: kafka.zk.KafkaZkClient (isr_change_notification, log_dir_event_notifi
 
 from collections.abc import Iterable, Sequence
 
+from kctl.errors import CorruptDataError
 from kctl.model import TopicPartition
 from kctl.store import znodes
 from kctl.store.interface import ANY_VERSION, Watch
-from kctl.store.znode_client import ZnodeClient
+from kctl.store.znode_client import OnCorrupt, ZnodeClient
 
 
 class Notifications(ZnodeClient):
@@ -23,11 +24,23 @@ class Notifications(ZnodeClient):
         """Return the names of existing notifications, oldest first; `watch` fires for new ones."""
         return await self.children(znodes.ISR_CHANGE_NOTIFICATIONS, watch)
 
-    async def get_isr_changes(self, names: Sequence[str]) -> list[TopicPartition]:
-        """Return the partitions that these notifications name."""
+    async def get_isr_changes(
+        self, names: Sequence[str], on_corrupt: OnCorrupt
+    ) -> list[TopicPartition]:
+        """Return the partitions that these notifications name.
+
+        `on_corrupt` gets the error of each that cannot be read; it names none.
+        """
         paths = [f"{znodes.ISR_CHANGE_NOTIFICATIONS}/{name}" for name in names]
         found = await self.get_all(paths)
-        return [tp for answer in found if answer for tp in znodes.decode_isr_change(answer[0])]
+        partitions: list[TopicPartition] = []
+        for answer in found:
+            if answer is not None:
+                try:
+                    partitions += znodes.decode_isr_change(answer[0])
+                except CorruptDataError as error:
+                    on_corrupt(error)
+        return partitions
 
     async def delete_isr_changes(
         self, names: Iterable[str], controller_epoch_zk_version: int = ANY_VERSION
@@ -45,10 +58,22 @@ class Notifications(ZnodeClient):
         """Return the names of existing notifications, oldest first; `watch` fires for new ones."""
         return await self.children(znodes.LOG_DIR_EVENTS, watch)
 
-    async def get_log_dir_event_brokers(self, names: Sequence[str]) -> list[int]:
-        """Return the brokers that these notifications name."""
+    async def get_log_dir_event_brokers(
+        self, names: Sequence[str], on_corrupt: OnCorrupt
+    ) -> list[int]:
+        """Return the brokers that these notifications name.
+
+        `on_corrupt` gets the error of each that cannot be read; it names none.
+        """
         found = await self.get_all([f"{znodes.LOG_DIR_EVENTS}/{name}" for name in names])
-        return [znodes.decode_log_dir_event(answer[0]) for answer in found if answer]
+        broker_ids: list[int] = []
+        for answer in found:
+            if answer is not None:
+                try:
+                    broker_ids.append(znodes.decode_log_dir_event(answer[0]))
+                except CorruptDataError as error:
+                    on_corrupt(error)
+        return broker_ids
 
     async def delete_log_dir_events(
         self, names: Iterable[str], controller_epoch_zk_version: int = ANY_VERSION

@@ -6,11 +6,12 @@ Kafka 2.7: kafka.zk.KafkaZkClient, kafka.zk.AdminZkClient; KIP-455.
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
+from kctl.errors import CorruptDataError
 from kctl.model import LeaderAndIsr, ReplicaAssignment, TopicPartition
 from kctl.store import znodes
 from kctl.store.errors import BadVersionError, NoNodeError, StoreError
 from kctl.store.interface import ANY_VERSION, Create, Delete, Set, Stat, Watch
-from kctl.store.znode_client import ZnodeClient
+from kctl.store.znode_client import OnCorrupt, ZnodeClient
 from kctl.store.znodes import LeaderIsrAndControllerEpoch
 from kctl.work import Work, finished, parts
 
@@ -44,9 +45,16 @@ class TopicRegistry(ZnodeClient):
         return await self.topic_exists(topic) and topic not in await self.get_topic_deletions()
 
     async def get_topic_assignments(
-        self, topics: Sequence[str], watch: Watch | None = None
+        self,
+        topics: Sequence[str],
+        watch: Watch | None = None,
+        on_corrupt: OnCorrupt | None = None,
     ) -> dict[str, dict[int, ReplicaAssignment]]:
-        """Return the assignments of existing topics; `watch` fires when one changes."""
+        """Return the assignments of existing topics; `watch` fires when one changes.
+
+        With `on_corrupt`, which gets the error, a topic that cannot be read has no partitions (as
+        in Kafka); without it CorruptDataError is raised.
+        """
         found = await self.get_all(map(znodes.topic_path, topics), watch)
         assignments: dict[str, dict[int, ReplicaAssignment]] = {}
         for number, (topic, answer) in enumerate(zip(topics, found, strict=True), 1):
@@ -54,7 +62,13 @@ class TopicRegistry(ZnodeClient):
                 await self.store.turn()
             if answer is not None:
                 decoding = znodes.topic_decoding(topic, answer[0])
-                assignments[topic] = await finished(decoding, self.store.turn)
+                try:
+                    assignments[topic] = await finished(decoding, self.store.turn)
+                except CorruptDataError as error:
+                    if on_corrupt is None:
+                        raise
+                    on_corrupt(error)
+                    assignments[topic] = {}
         return assignments
 
     async def get_topic_assignment(self, topic: str) -> dict[int, ReplicaAssignment]:
@@ -109,8 +123,8 @@ class TopicRegistry(ZnodeClient):
     async def get_partition_states(
         self, partitions: Sequence[TopicPartition]
     ) -> dict[TopicPartition, LeaderIsrAndControllerEpoch]:
-        """Return the states of those partitions that have one."""
-        return (await self.get_partition_states_and_changes(partitions))[0]
+        """Return the states of those partitions that have one that can be read."""
+        return (await self.get_partition_states_and_changes(partitions, _pass_over))[0]
 
     async def is_leader(self, partition: TopicPartition, broker_id: int, leader_epoch: int) -> bool:
         """Return whether the broker leads the partition in that epoch, and no other has led it
@@ -122,19 +136,27 @@ class TopicRegistry(ZnodeClient):
         return (found.leader, found.leader_epoch) == (broker_id, leader_epoch)
 
     async def get_partition_states_and_changes(
-        self, partitions: Sequence[TopicPartition]
+        self, partitions: Sequence[TopicPartition], on_corrupt: OnCorrupt
     ) -> tuple[dict[TopicPartition, LeaderIsrAndControllerEpoch], dict[TopicPartition, int]]:
         """Return the states, and the zxid of each one's last change, to be compared with broker
-        epochs."""
+        epochs.
+
+        `on_corrupt` gets the error of each that cannot be read; it counts as missing.
+        """
         found = await self.get_all(map(znodes.partition_state_path, partitions))
-        states, changes = {}, {}
+        states: dict[TopicPartition, LeaderIsrAndControllerEpoch] = {}
+        changes: dict[TopicPartition, int] = {}
         for number, (tp, answer) in enumerate(zip(partitions, found, strict=True), 1):
             if number % STATES_PER_TURN == 0:
                 await self.store.turn()
             if answer is not None:
                 data, stat = answer
-                states[tp] = znodes.decode_partition_state(tp, data, stat.version)
-                changes[tp] = stat.mzxid
+                try:
+                    states[tp] = znodes.decode_partition_state(tp, data, stat.version)
+                except CorruptDataError as error:
+                    on_corrupt(error)
+                else:
+                    changes[tp] = stat.mzxid
         return states, changes
 
     async def create_partition_states(
@@ -320,3 +342,7 @@ class TopicRegistry(ZnodeClient):
 def _error_of(outcome: object) -> StoreError:
     assert isinstance(outcome, StoreError)
     return outcome
+
+
+def _pass_over(_error: CorruptDataError) -> None:
+    """Report nothing: what needs the state of the partition reports that there is none."""

@@ -14,6 +14,7 @@ from functools import partial
 from itertools import islice
 from typing import Any, TypeVar
 
+from kctl.errors import CorruptDataError
 from kctl.runtime.future import Future
 from kctl.store import znodes
 from kctl.store.errors import (
@@ -43,6 +44,8 @@ from kctl.store.interface import (
 from kctl.work import Work, finished, parts
 
 T = TypeVar("T")
+# Takes the error of a znode that cannot be read and is passed over.
+OnCorrupt = Callable[[CorruptDataError], object]
 # Makes a call; one that returns a Future is in flight from then on. It is made again after a lost
 # connection.
 Call = Callable[[], Awaitable[T]]

@@ -406,14 +406,14 @@ def test_notifications_are_seen_read_and_deleted(runtime, cluster):
         await cluster.propagate_isr_changes([T1])
         names = await cluster.get_isr_change_names()
         assert names == ["isr_change_0000000000", "isr_change_0000000001"]
-        assert await cluster.get_isr_changes(names) == [T0, T1, T1]
+        assert await cluster.get_isr_changes(names, events.append) == [T0, T1, T1]
         await cluster.delete_isr_changes([*names, "isr_change_0000000009"])
         assert await cluster.get_isr_change_names() == []
         assert len(events) == 1
 
         await cluster.propagate_log_dir_event(7)
         names = await cluster.get_log_dir_event_names()
-        assert await cluster.get_log_dir_event_brokers([*names, "gone"]) == [7]
+        assert await cluster.get_log_dir_event_brokers([*names, "gone"], events.append) == [7]
         await cluster.delete_log_dir_events(names)
         assert await cluster.get_log_dir_event_names() == []
 

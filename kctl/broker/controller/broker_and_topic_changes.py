@@ -179,6 +179,7 @@ class BrokerAndTopicChanges:
         partitions: list[TopicPartition] = []
         for topic, assignment in assignments.items():
             self._trace.event("partitions_added", topic=topic, partitions=len(assignment))
+            context.add_topic(topic)
             async for part in self._pace.over(assignment.items()):
                 for number, replica_assignment in part:
                     partitions.append(TopicPartition(topic, number))

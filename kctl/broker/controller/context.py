@@ -120,6 +120,10 @@ class ControllerContext:
         topic = self._assignments.get(partition.topic)
         return NO_ASSIGNMENT if topic is None else topic.get(partition.partition, NO_ASSIGNMENT)
 
+    def add_topic(self, topic: str) -> None:
+        """Add a topic, if it is new, without partitions."""
+        self._assignments.setdefault(topic, {})
+
     def set_assignment(self, partition: TopicPartition, assignment: ReplicaAssignment) -> None:
         """Add a partition or replace its assignment; topic and partition may be new."""
         topic = self._assignments.setdefault(partition.topic, {})

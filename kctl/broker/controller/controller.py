@@ -68,6 +68,8 @@ UNITS_PER_EVENT = 20
 # How long beyond the session timeout a broker waits for its previous registration to expire.
 REGISTRATION_GRACE_MS = 1000
 # How often a store that belongs to another cluster is checked again, and reported.
+# How long a broker that could not take over waits until it stands for election again.
+ELECTION_RETRY_MS = 2_000
 LOST_STORE_RETRY_MS = 500
 LOST_STORE_REPORT_MS = 30_000
 
@@ -116,6 +118,8 @@ class Controller:
         self._awaited: set[ControllerEvent] = set()
         self._runner: Task[None] | None = None
         self._auto_election: Timer | None = None
+        # Set while this broker does not stand for election, because it could not take over.
+        self._election_retry: Timer | None = None
         self._stopped = False
         self._procedure_of = self._event_table()
 
@@ -288,12 +292,7 @@ class Controller:
 
     async def _process(self, event: ControllerEvent) -> None:
         try:
-            await self._handle(event)
-            await self._send()
-        except ControllerMovedError:
-            self._trace.info("Controller moved to another broker while processing an event")
-            self._batch.clear()
-            await self._read_controller()
+            await self._execute(event)
         except KctlError as error:
             if isinstance(error, SessionExpiredError):
                 # Before `start` there is no listener: a session may end unnoticed right after the
@@ -309,6 +308,17 @@ class Controller:
                 f"Error processing controller event {_name(event)}: {error!r}",
                 "".join(traceback.format_exception(error)),
             )
+
+    async def _execute(self, event: ControllerEvent) -> None:
+        """Handle the event and send the requests that it collected; resign if another broker is the
+        controller."""
+        try:
+            await self._handle(event)
+            await self._send()
+        except ControllerMovedError:
+            self._trace.info("Controller moved to another broker while processing an event")
+            self._batch.clear()
+            await self._read_controller()
 
     async def _handle(self, event: ControllerEvent) -> None:
         """Run the event's procedure. A standby controller handles only election events."""
@@ -365,8 +375,24 @@ class Controller:
             self._resign(keep_known=True)
 
     async def _elect(self) -> None:
-        if self._active_controller_id != NO_CONTROLLER:
+        if self._active_controller_id != NO_CONTROLLER or self._election_retry is not None:
             return
+        try:
+            await self._become_controller()
+        except (ControllerMovedError, SessionExpiredError):
+            raise
+        except Exception:
+            # No znode changes, so no watch would ask this broker to stand for election again.
+            self._election_retry = self._runtime.scheduler.call_later(
+                ELECTION_RETRY_MS, self._stand_again
+            )
+            raise
+
+    def _stand_again(self) -> None:
+        self._election_retry = None
+        self._put(events.Reelect())
+
+    async def _become_controller(self) -> None:
         try:
             epoch, zk_version = await self._store.register_controller_and_increment_epoch(
                 self._broker_id, timestamp_ms=self._runtime.clock.wall_ms()
@@ -381,7 +407,7 @@ class Controller:
             await self._take_over()
         except (ControllerMovedError, SessionExpiredError):
             raise
-        except KctlError:
+        except Exception:
             # An incomplete takeover is worse than none: let another broker, or this one, try again.
             self._resign()
             await self._store.delete_controller(zk_version)

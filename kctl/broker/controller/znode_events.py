@@ -16,7 +16,7 @@ from kctl.broker.controller.events import ControllerEvent
 from kctl.broker.controller.procedures import Procedures
 from kctl.configs.broker_config import BrokerConfig
 from kctl.errors import CorruptDataError
-from kctl.model import TopicPartition
+from kctl.model import ReplicaAssignment, TopicPartition
 from kctl.runtime.trace import Trace
 from kctl.store import znodes
 from kctl.store.cluster_store import ClusterStore
@@ -64,14 +64,15 @@ class ZnodeEvents:
         broker_ids = await store.get_broker_ids(self._on_watch)
         context.live_brokers = await store.get_brokers(broker_ids, self._on_watch)
         topics = await store.get_all_topics(self._on_watch)
-        assignments = await store.get_topic_assignments(topics, self._on_watch)
+        assignments = await self._assignments(topics)
         partitions: list[TopicPartition] = []
         for topic, assignment in assignments.items():
+            context.add_topic(topic)
             async for part in self._pace.over(assignment.items()):
                 for partition, replicas in part:
                     partitions.append(TopicPartition(topic, partition))
                     context.set_assignment(partitions[-1], replicas)
-        found = await store.get_partition_states_and_changes(partitions)
+        found = await store.get_partition_states_and_changes(partitions, self._warn_of_state)
         context.leadership, changes = found
         async for changed in self._pace.over(changes.items()):
             for tp, zxid in changed:
@@ -148,13 +149,28 @@ class ZnodeEvents:
                 await self._cluster.forget_topic(topic)
         if not new:
             return
-        assignments = await self._store.get_topic_assignments(new, self._on_watch)
-        await self._cluster.on_new_partitions(assignments)
+        await self._cluster.on_new_partitions(await self._assignments(new))
+
+    async def _assignments(self, topics: Sequence[str]) -> dict[str, dict[int, ReplicaAssignment]]:
+        """Return the assignments of existing topics; one that cannot be read must not keep the
+        others from their leaders."""
+        return await self._store.get_topic_assignments(topics, self._on_watch, self._warn_of_topic)
+
+    def _warn_of_topic(self, error: CorruptDataError) -> None:
+        self._trace.warning(f"{error}. The topic has no new partitions until it is repaired")
+
+    def _warn_of_state(self, error: CorruptDataError) -> None:
+        self._trace.warning(
+            f"{error}. The partition has no leader until it is repaired and a controller is elected"
+        )
+
+    def _warn_of_notification(self, error: CorruptDataError) -> None:
+        self._trace.warning(f"Dropping an invalid notification: {error}")
 
     async def on_partition_modification(self, event: events.PartitionModification) -> None:
         """Add new partitions of a topic."""
         topic = event.topic
-        found = await self._store.get_topic_assignments([topic], self._on_watch)
+        found = await self._assignments([topic])
         known = self.context.topics.get(topic)
         if topic not in found or known is None:
             return
@@ -198,7 +214,8 @@ class ZnodeEvents:
             return
         leadership = self.context.leadership
         partitions: list[TopicPartition] = []
-        async for named in self._pace.over(await self._store.get_isr_changes(names)):
+        changes = await self._store.get_isr_changes(names, self._warn_of_notification)
+        async for named in self._pace.over(changes):
             partitions += [tp for tp in named if tp in leadership]
         found = await self._store.get_partition_states(partitions)
         # Only events change the context, one after the other: it is the same after each turn.
@@ -222,7 +239,8 @@ class ZnodeEvents:
         names = await self._store.get_log_dir_event_names(self._on_watch)
         if not names:
             return
-        for broker_id in await self._store.get_log_dir_event_brokers(names):
+        warn = self._warn_of_notification
+        for broker_id in await self._store.get_log_dir_event_brokers(names, warn):
             # Its responses to LeaderAndIsr report the lost replicas.
             await self._cluster.ask_for_offline_replicas(broker_id)
         await self._store.delete_log_dir_events(names, self.context.epoch_zk_version)

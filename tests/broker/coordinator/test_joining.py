@@ -407,7 +407,7 @@ def test_ids_of_members_end_with_a_random_uuid(data):
 
 
 def test_members_whose_leader_is_gone_without_a_rebalance_join_again_in_time(world):
-    """All that are left have sent SyncGroup, so nobody is late."""
+    """All that are left have sent SyncGroup, so none is late."""
     (leader, joined), (other, _) = world.enter(), world.enter()
     world.advance(2 * DELAY_MS)
     waiting = world.sync(other, joined.response.generation_id)

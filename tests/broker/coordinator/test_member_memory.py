@@ -116,7 +116,7 @@ def test_a_member_of_very_many_protocols_is_rejected_before_they_are_examined(wo
 def test_a_member_that_finds_no_room_leaves_its_partitions_to_the_others(
     world, monkeypatch, is_leader
 ):
-    """The group stayed Stable, and nobody consumed them."""
+    """The group stayed Stable, and no member consumed them."""
     ids, generation_id = world.form_group(3)
     rejected = ids.pop(0 if is_leader else 1)
     monkeypatch.setattr(member_memory, "GROUP_BYTES_MAX", world.group().member_bytes)
