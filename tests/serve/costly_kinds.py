@@ -12,6 +12,8 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
+from kctl.broker.coordinator.group.member_memory import PROTOCOLS_MAX
+from kctl.protocol.internal.consumer_protocol import ConsumerProtocolSubscription, encode_blob
 from kctl.protocol.messages import alter_client_quotas as quotas
 from kctl.protocol.messages import alter_user_scram_credentials as scram
 from kctl.protocol.messages.add_partitions_to_txn import (
@@ -146,6 +148,37 @@ def big_metadata(crowd: Crowd, draw: random.Random) -> None:
     """A group of a few members with metadata as large as there are bytes for."""
     count = draw.choice([3, 8, 20])
     _members(crowd, bytes(max(crowd.left // count - 200, 1)), count)
+
+
+def wide_subscriptions(crowd: Crowd, draw: random.Random) -> None:
+    """A group of few members that subscribe to as many topics as there are bytes for."""
+    count, size = draw.choice([1, 3, 20]), draw.choice([0, 3, 20])
+    left = max(crowd.left // count - 200, 0)
+    topics = [f"{number:0{size}x}" if size else "" for number in range(left // (size + 4))]
+    _members(crowd, encode_blob(ConsumerProtocolSubscription(topics=topics)), count)
+
+
+def wide_memberships(crowd: Crowd, draw: random.Random) -> None:
+    """A member of as many protocols as it may have, or more, that assigns to as many members."""
+    peer = crowd.peer()
+    count = min(crowd.left // 2 // 16, 29_000)
+    for protocol_count in (count, min(count, PROTOCOLS_MAX)):
+        names = [f"{number:x}" for number in range(protocol_count)]
+        join = JoinGroupRequest(
+            group_id="wide", session_timeout_ms=1_000, rebalance_timeout_ms=2_000,
+            protocol_type="consumer",
+            protocols=[JoinGroupRequestProtocol(name=name, metadata=b"") for name in names],
+        )  # fmt: skip
+        answer = peer.ask(join, 3)
+    assignments = [
+        SyncGroupRequestAssignment(member_id=f"{number:x}", assignment=b"")
+        for number in range(min(crowd.left // 16, 29_000))
+    ]
+    sync = SyncGroupRequest(
+        group_id="wide", generation_id=answer.generation_id, member_id=answer.member_id,
+        assignments=assignments,
+    )  # fmt: skip
+    peer.ask(sync, 2)
 
 
 def many_groups(crowd: Crowd, draw: random.Random) -> None:
@@ -532,7 +565,8 @@ def broker_orders(crowd: Crowd, draw: random.Random) -> None:
 KINDS: dict[str, Kind] = {
     kind.__name__: kind
     for kind in (
-        many_members, big_metadata, many_groups, wide_topics, parked_fetches, wide_fetches,
+        many_members, big_metadata, wide_subscriptions, wide_memberships, many_groups, wide_topics,
+        parked_fetches, wide_fetches,
         client_quotas, scram_users, acls, delegation_tokens, token_changes, judged_names,
         crowded_rules, many_transactions, wide_transaction, many_configs, wide_configs,
     )
