@@ -278,6 +278,16 @@ def test_a_shard_is_loaded_over_many_turns(world, turns, monkeypatch):
     assert len(world.shard.groups) == COUNT
 
 
+def test_a_large_group_is_loaded_over_many_turns(world, turns, monkeypatch):
+    ids, generation_id = world.form_group(COUNT)
+    monkeypatch.setattr(group_loader, "UNITS_PER_TURN", BOUND)
+    turns.watch(group_loader, "Member")
+    world.elect(epoch=1)
+    turns.check(total=COUNT)
+    assert list(world.group().members) == ids
+    assert world.heartbeat(ids[-1], generation_id) is ErrorCode.NONE
+
+
 def read_partly(world, monkeypatch):
     """Write one batch of COUNT commits of a transaction, and its end; begin to load them, and
     return after the first BOUND."""

@@ -119,7 +119,7 @@ class GroupLoader:
             group = groups.get(group_id)
             if group is None:
                 group = groups[group_id] = self._rebalance.new_group(group_id, None)
-            self._restore(group, metadata, moment)
+            yield from self._restore(group, metadata, moment)
             group.subscribed_topics = yield from subscribed_topics(group)
             metadata_bytes = sum(len(stored.subscription) for stored in metadata.members)
             units += 1 + len(group.members) + metadata_bytes // METADATA_BYTES_PER_UNIT
@@ -132,9 +132,9 @@ class GroupLoader:
                 yield
         return outcome
 
-    def _restore(self, group: Group, metadata: GroupMetadataValue, moment: Moment) -> None:
+    def _restore(self, group: Group, metadata: GroupMetadataValue, moment: Moment) -> Work[None]:
         protocol_type = metadata.protocol_type or None
-        for stored in metadata.members:
+        for number, stored in enumerate(metadata.members, 1):
             member = Member(
                 member_id=stored.member_id,
                 group_instance_id=stored.group_instance_id,
@@ -148,6 +148,8 @@ class GroupLoader:
             group.add(member, protocol_type or "", None)
             deadline_ms = moment.monotonic_ms + member.session_timeout_ms
             self._rebalance.start_session(group, member, deadline_ms)
+            if number % UNITS_PER_TURN == 0:
+                yield
         group.protocol_type = protocol_type
         group.protocol_name = metadata.protocol
         group.generation_id = metadata.generation
