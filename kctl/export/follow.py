@@ -343,8 +343,7 @@ class Follower:
             attempt = f"{self._request.run}-{self._attempts}"
             if not self._compactor.merge(self._manifest, attempt):
                 break
-            self._manifest.forget()
-            self._manifest.close()
+            self._tidy(self._manifest)
             await sleep(self._runtime.scheduler, 0)
 
     async def _open(self) -> None:
@@ -468,9 +467,7 @@ class Follower:
         are_new, self._is_published = self._is_published, False
         publish(self._request.out, self._request.options, self._manifest, are_new=are_new)
         self._is_published = True
-        self._manifest.forget()
-        if not self._order.holds_rows:
-            self._manifest.close()
+        self._tidy(self._manifest)
         now_ms = self._now_ms()
         for row in rows:
             self.report.add(row)
@@ -489,6 +486,13 @@ class Follower:
         self.committed_ms = now_ms
         self.commits += 1
         self._on_commit(caught)
+
+    def _tidy(self, manifest: Manifest) -> None:
+        """Drop what is committed from memory, and what is in tmp unless rows that are held back have
+        their files there."""
+        manifest.forget()
+        if not self._order.holds_rows:
+            manifest.close()
 
     def _now_ms(self) -> int:
         return self._runtime.clock.monotonic_ms()

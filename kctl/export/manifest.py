@@ -21,7 +21,7 @@ from dataclasses import asdict, field
 from typing import Any
 
 from kctl.arrow_files.files import Files
-from kctl.errors import CorruptDataError, UsageError
+from kctl.errors import CorruptDataError, StorageError, UsageError
 from kctl.export.dead_letters import claim
 from kctl.export.options import ExportOptions
 from kctl.export.rows import DamagedRange
@@ -35,6 +35,8 @@ _TABLE = f"{DIRECTORY}/table.json"
 _LINES = f"{DIRECTORY}/manifest"
 _TMP = f"{DIRECTORY}/tmp"
 _ROW = "row.json"
+# A file system, where a file is and where it belongs.
+_Move = tuple[Files, str, str]
 
 
 @dataclass(slots=True)
@@ -160,7 +162,10 @@ class Manifest:
         return found
 
     def commit(self, rows: Iterable[ManifestRow], *, replaces: bool = False) -> None:
-        """Add `rows` durably. With `replaces`, they replace all rows of the same partitions."""
+        """Add `rows` durably. With `replaces`, they replace all rows of the same partitions.
+
+        StorageError, and nothing is added, if a file that a task has written is gone.
+        """
         added = list(rows)
         partitions = {(row.topic, row.partition) for row in added} if replaces else set()
         self._exchange(
@@ -188,14 +193,14 @@ class Manifest:
         self._files.write(f"{self._root}/{name}", "".join(f"{it}\n" for it in lines).encode())
 
     def _exchange(self, gone: list[ManifestRow], added: list[ManifestRow]) -> None:
+        moves = [move for row in added for move in self._moves(row, is_new=True)]
         lines = [row.to_json() for row in added]
         if gone:
             lines.append(json.dumps({"replaced": [row.range for row in gone]}))
         self._write_lines(lines)
         self.rows = [row for row in self.rows if row not in gone] + added
         self._delete_files(gone)
-        for row in added:
-            self._place(row)
+        _place(moves)
 
     def forget(self) -> None:
         """Drop the committed rows from memory; the caller keeps what it needs of them."""
@@ -230,7 +235,7 @@ class Manifest:
     def _roll_forward(self, replaced: list[ManifestRow]) -> None:
         self._delete_files(replaced)
         for row in self.rows:
-            self._place(row)
+            _place(self._moves(row))
 
     def _adopt(self, *, adopts_new: bool) -> None:
         """Commit what tasks of an interrupted run completed, each offset range once."""
@@ -245,18 +250,41 @@ class Manifest:
             if not adopts_new and (row.topic, row.partition) not in known:
                 continue
             ranges = taken.setdefault((row.topic, row.partition), [])
-            if all(row.end_offset <= first or row.first_offset >= end for first, end in ranges):
+            is_free = all(
+                row.end_offset <= first or row.first_offset >= end for first, end in ranges
+            )
+            # A row whose files are gone is exported again.
+            if is_free and self._has_files(row):
                 ranges.append((row.first_offset, row.end_offset))
                 found.append(row)
         if found:
             self.commit(found)
 
-    def _place(self, row: ManifestRow) -> None:
+    def _moves(self, row: ManifestRow, *, is_new: bool = False) -> list[_Move]:
+        """Return the files of a row that are still below tmp.
+
+        StorageError if a file `is_new` and neither there nor in its place. Files of older rows may
+        be in neither: they have expired, a lake's OPTIMIZE has replaced them, or somebody has
+        deleted them.
+        """
+        moves = []
         for files, root, each in self._places(row):
             source, target = f"{root}/{each.tmp_path}", f"{root}/{each.path}"
             if files.find(source) is not None:
-                files.make_parent(target)
-                files.move(source, target)
+                moves.append((files, source, target))
+            elif is_new and files.find(target) is None:
+                raise StorageError(
+                    f"{source}: the file is gone before it was committed",
+                    hint="run the command again: it exports these records again",
+                )
+        return moves
+
+    def _has_files(self, row: ManifestRow) -> bool:
+        try:
+            self._moves(row, is_new=True)
+        except StorageError:
+            return False
+        return True
 
     def _delete_files(self, rows: Iterable[ManifestRow]) -> None:
         for row in rows:
@@ -270,6 +298,12 @@ class Manifest:
         if row.letters:
             found += [(*Files.of(row.letters_at), each) for each in row.letters]
         return found
+
+
+def _place(moves: Iterable[_Move]) -> None:
+    for files, source, target in moves:
+        files.make_parent(target)
+        files.move(source, target)
 
 
 def leave_out(rows: Iterable[ManifestRow], expired: Container[str]) -> None:

@@ -32,19 +32,27 @@ def runtime():
 class Following:
     """Rounds of one run, with what it reports."""
 
-    def __init__(self, runtime, source, out, sources=(), topics=(), run="run1", **options):
+    def __init__(
+        self, runtime, source, out, sources=(), topics=(), run="run1", compact_bytes=None, **options
+    ):
         self.runtime = runtime
         self.said = []
         self.commits = []
         request = ExportRequest(sources, str(out), ExportOptions(**options), topics, run=run)
         self.follower = Follower(
             runtime, source, request, every_ms=60_000, on_commit=self.commits.append,
-            on_problem=self.said.append,
+            on_problem=self.said.append, compact_bytes=compact_bytes,
         )  # fmt: skip
 
     def round(self):
+        return self._wait(self.follower.round())
+
+    def compact(self):
+        return self._wait(self.follower._compact(self.runtime.clock.monotonic_ms()))
+
+    def _wait(self, work):
         scheduler = self.runtime.scheduler
-        return scheduler.run_until(scheduler.spawn(self.follower.round()))
+        return scheduler.run_until(scheduler.spawn(work))
 
 
 @pytest.fixture
@@ -253,6 +261,65 @@ def test_the_beginning_of_a_partition_is_exported_even_if_it_failed_first(log, f
     run = follow(file_bytes=1024)
     run.round()
     assert offsets(tmp_path / "table") == list(range(120))
+
+
+def test_a_merge_keeps_the_files_of_rows_that_are_held_back(log, follow, tmp_path, monkeypatch):
+    """The merge of another partition removed them, and the manifest still got their rows."""
+    monkeypatch.setattr("kctl.export.compaction.MERGED_MAX", 2)
+    run = follow(file_bytes=1024, compact_bytes=1 << 20)
+    source = run.follower._source
+    write, failed = source.write, []
+
+    def fail_once(request, split, attempt):
+        if split.partition == 1 and not failed:
+            failed.append(split.first_offset)
+            raise NotFoundError("a segment is gone")
+        return write(request, split, attempt)
+
+    source.write = fail_once
+    append(log, batch_of(0))
+    run.round()
+    append(log, batch_of(10))
+    for offset in (0, 30):
+        write_segment(RealDisk(), tmp_path / "logs" / "orders-1", offset, [batch_of(offset, 30)])
+    run.round()
+    run.compact()
+    assert failed == [0]
+    assert len(list((tmp_path / "table").glob("*.parquet"))) == 1
+    run.round()
+    run.compact()
+
+    assert offsets(tmp_path / "table", 1) == list(range(60))
+    assert not (tmp_path / "table" / "_kctl" / "tmp").exists()
+
+
+def test_a_file_that_is_gone_before_its_commit_ends_the_run(log, follow, tmp_path, monkeypatch):
+    """Its records counted as exported."""
+    append(log, batch_of(0))
+    run = follow()
+    commit = Manifest.commit
+
+    def commit_without_files(manifest, rows, **options):
+        for row in rows:
+            (tmp_path / "table" / row.files[0].tmp_path).unlink()
+        commit(manifest, rows, **options)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Manifest, "commit", commit_without_files)
+        with pytest.raises(StorageError, match="gone before it was committed"):
+            run.round()
+    follow().round()
+    assert offsets(tmp_path / "table") == list(range(10))
+
+
+def test_a_table_whose_old_files_were_deleted_by_hand_goes_on(log, follow, tmp_path):
+    append(log, batch_of(0))
+    follow().round()
+    for path in (tmp_path / "table").glob("*.parquet"):
+        path.unlink()
+    append(log, batch_of(10))
+    follow().round()
+    assert offsets(tmp_path / "table") == list(range(10, 20))
 
 
 @pytest.mark.slow
