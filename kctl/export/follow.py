@@ -488,8 +488,8 @@ class Follower:
         self._on_commit(caught)
 
     def _tidy(self, manifest: Manifest) -> None:
-        """Drop what is committed from memory, and what is in tmp unless rows that are held back have
-        their files there."""
+        """Drop what is committed from memory. Remove tmp unless rows that are held back have their
+        files there."""
         manifest.forget()
         if not self._order.holds_rows:
             manifest.close()

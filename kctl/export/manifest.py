@@ -11,11 +11,15 @@ the manifest, then moves the files into place. After a crash at any point, the n
 forward: it moves files of committed splits that are still below tmp, commits splits whose tasks had
 finished, and removes everything else there. Readers of tables ignore names that begin with `_`.
 
+Each file of lines sorts after those before it, whatever the clocks of its writers say: a line that
+was replaced may come again, as a log that lost its end has again the range that it had before.
+
 Invariant: the offset ranges of a partition's lines do not overlap; every file outside `_kctl`
 belongs to a line.
 """
 
 import json
+import re
 from collections.abc import Container, Iterable, Sequence
 from dataclasses import asdict, field
 from typing import Any
@@ -37,6 +41,10 @@ _TMP = f"{DIRECTORY}/tmp"
 _ROW = "row.json"
 # A file system, where a file is and where it belongs.
 _Move = tuple[Files, str, str]
+# Topic, partition, first and end offset.
+_Range = tuple[Any, ...]
+# The first run and number in the name of a file of lines.
+_NUMBERED = re.compile(r"(.+?)-(\d{6,})(?=[_.])")
 
 
 @dataclass(slots=True)
@@ -106,8 +114,8 @@ class Manifest:
     def __init__(self, files: Files, root: str, run: str) -> None:
         self._files = files
         self._root = root
-        # Prefix of this run's files in the manifest and below tmp.
-        self._run = run
+        # Prefix of this run's files below tmp, and of those in the manifest.
+        self._run = self._names = run
         self._count = 0
         self._letters: str | None = None
         self.rows: list[ManifestRow] = []
@@ -189,7 +197,7 @@ class Manifest:
 
     def _write_lines(self, lines: Sequence[str]) -> None:
         self._count += 1
-        name = f"{_LINES}/{self._run}-{self._count:06d}.jsonl"
+        name = f"{_LINES}/{self._names}-{self._count:06d}.jsonl"
         self._files.write(f"{self._root}/{name}", "".join(f"{it}\n" for it in lines).encode())
 
     def _exchange(self, gone: list[ManifestRow], added: list[ManifestRow]) -> None:
@@ -199,7 +207,7 @@ class Manifest:
             lines.append(json.dumps({"replaced": [row.range for row in gone]}))
         self._write_lines(lines)
         self.rows = [row for row in self.rows if row not in gone] + added
-        self._delete_files(gone)
+        self._delete_files(gone, added)
         _place(moves)
 
     def forget(self) -> None:
@@ -214,26 +222,30 @@ class Manifest:
             files.delete_tree(f"{root}/{_TMP}")
 
     def _load(self) -> list[ManifestRow]:
-        """Read all lines into `rows`; return those that later lines replaced."""
-        rows: list[ManifestRow] = []
-        replaced: set[tuple[Any, ...]] = set()
+        """Read all lines into `rows`; return those that other lines replaced."""
+        rows = _Rows()
         expired: set[str] = set()
+        last = ""
         for facts in self._files.list(f"{self._root}/{_LINES}"):
             if not facts.name.endswith(".jsonl"):
                 continue
+            last = facts.name
+            added: list[ManifestRow] = []
             for line in split_lines(self._files.read(facts.path).decode()):
                 if line.startswith('{"expired"'):
                     expired |= set(json.loads(line)["expired"])
                 elif line.startswith('{"replaced"'):
-                    replaced |= {tuple(each) for each in json.loads(line)["replaced"]}
+                    rows.remove(tuple(each) for each in json.loads(line)["replaced"])
                 else:
-                    rows.append(ManifestRow.from_json(line))
-        leave_out(rows, expired)
-        self.rows = [row for row in rows if row.range not in replaced]
-        return [row for row in rows if row.range in replaced]
+                    added.append(ManifestRow.from_json(line))
+            rows.add(added)
+        self._names = _name_after(last, self._run)
+        self.rows = rows.live()
+        leave_out([*self.rows, *rows.removed], expired)
+        return rows.removed
 
     def _roll_forward(self, replaced: list[ManifestRow]) -> None:
-        self._delete_files(replaced)
+        self._delete_files(replaced, self.rows)
         for row in self.rows:
             _place(self._moves(row))
 
@@ -264,8 +276,8 @@ class Manifest:
         """Return the files of a row that are still below tmp.
 
         StorageError if a file `is_new` and neither there nor in its place. Files of older rows may
-        be in neither: they have expired, a lake's OPTIMIZE has replaced them, or somebody has
-        deleted them.
+        be in neither: they have expired, a lake's OPTIMIZE has replaced them, or they were
+        deleted by hand.
         """
         moves = []
         for files, root, each in self._places(row):
@@ -286,10 +298,15 @@ class Manifest:
             return False
         return True
 
-    def _delete_files(self, rows: Iterable[ManifestRow]) -> None:
+    def _delete_files(self, rows: Sequence[ManifestRow], live: Iterable[ManifestRow]) -> None:
+        """Delete the files of replaced rows, except those that a live row names again."""
+        if not rows:
+            return
+        kept = {(root, each.path) for row in live for _, root, each in self._places(row)}
         for row in rows:
             for files, root, each in self._places(row):
-                if files.find(f"{root}/{each.path}") is not None:
+                is_kept = (root, each.path) in kept
+                if not is_kept and files.find(f"{root}/{each.path}") is not None:
                     files.delete(f"{root}/{each.path}")
 
     def _places(self, row: ManifestRow) -> list[tuple[Files, str, WrittenFile]]:
@@ -298,6 +315,49 @@ class Manifest:
         if row.letters:
             found += [(*Files.of(row.letters_at), each) for each in row.letters]
         return found
+
+
+class _Rows:
+    """The rows of a manifest while its lines are read, in the order of their files."""
+
+    def __init__(self) -> None:
+        self._live: dict[_Range, ManifestRow] = {}
+        # Replaced by a file that sorts before that of the row: a clock was turned back.
+        self._awaited: set[_Range] = set()
+        self.removed: list[ManifestRow] = []
+
+    def remove(self, ranges: Iterable[_Range]) -> None:
+        """Remove the rows of earlier files that a file has replaced."""
+        for each in ranges:
+            row = self._live.pop(each, None)
+            if row is None:
+                self._awaited.add(each)
+            else:
+                self.removed.append(row)
+
+    def add(self, rows: Iterable[ManifestRow]) -> None:
+        """Add the rows of one file, after those that it has replaced are removed."""
+        for row in rows:
+            if row.range in self._awaited:
+                self._awaited.remove(row.range)
+                self.removed.append(row)
+            else:
+                self._live[row.range] = row
+
+    def live(self) -> list[ManifestRow]:
+        """Return the rows of the table."""
+        return list(self._live.values())
+
+
+def _name_after(last: str, run: str) -> str:
+    """Return `run`, or if the files of such a name do not sort after `last`, another prefix."""
+    if f"{run}-" > last:
+        return run
+    found = _NUMBERED.match(last)
+    if found is None:
+        return f"{last}_{run}"
+    # The run that wrote `last` may still write its next number.
+    return f"{found[1]}-{int(found[2]) + 1:06d}_{run}"
 
 
 def _place(moves: Iterable[_Move]) -> None:

@@ -13,7 +13,8 @@ import pytest
 from kctl.arrow_files.files import Files
 from kctl.errors import CorruptDataError, NotFoundError, StorageError, UsageError
 from kctl.export import joined_pieces, task
-from kctl.export.export import run_here
+from kctl.export.export import ExportRequest, export_logs, run_here
+from kctl.export.manifest import Manifest
 from kctl.export.options import Compression, ExportOptions, FieldFormat, Isolation, TableFormat
 from kctl.model import Position, PositionKind
 from kctl.records.builder import build_batch
@@ -279,6 +280,36 @@ def test_latest_per_key_is_what_compaction_would_leave(tmp_path, export, disk):
     assert [row[2] for row in rows_of(tmp_path / "table")] == [15, 16, 19, 21]
     assert report.files == 1
     assert len(list((tmp_path / "table").glob("*.parquet"))) == 1
+
+
+@pytest.mark.parametrize("runs", [["1", "2", "3", "4"], ["9", "10", "5", "4"]])
+def test_a_range_that_comes_again_keeps_its_file(tmp_path, disk, runs):
+    """A log lost its end: the range that it had before was still that of a replaced row, and the
+    next run deleted the file. Nor do the names of runs matter, which come from clocks."""
+    logs, table = tmp_path / "logs", tmp_path / "table"
+    options = ExportOptions(latest_per_key=True)
+    write_segment(disk, logs / "users-1", 0, [batch_of(0)])
+    for run, end, partitions in zip(runs, (20, 30, 20, 20), ([0], [0], [0], [1]), strict=True):
+        write_segment(disk, logs / "users-0", 0, [batch_of(n) for n in range(0, end, 10)])
+        request = ExportRequest([str(logs)], str(table), options, (), partitions, run=run)
+        export_logs(request, run_here)
+        found = [row[2] for row in rows_of(table) if row[1] == 0]
+        assert found == list(range(end - 7, end))
+    found = Manifest.look(str(table), options).done()
+    assert found == {("users", 0): [(0, 20)], ("users", 1): [(0, 10)]}
+    assert len(list(table.glob("*.parquet"))) == 2
+
+
+def test_a_replacement_by_a_clock_that_was_behind_is_read(tmp_path, disk):
+    """Tables of earlier versions have such names."""
+    table, options = tmp_path / "table", ExportOptions(latest_per_key=True)
+    for run, end in (("2", 10), ("3", 20)):
+        write_segment(disk, tmp_path / "logs" / "users-0", 0, [batch_of(0, end)])
+        request = ExportRequest([str(tmp_path / "logs")], str(table), options, run=run)
+        export_logs(request, run_here)
+    lines = table / "_kctl" / "manifest"
+    (lines / "3-000001.jsonl").rename(lines / "1-000001.jsonl")
+    assert Manifest.look(str(table), options).done() == {("users", 0): [(0, 20)]}
 
 
 def test_rows_are_partitioned_by_topic_date_and_hour(tmp_path, export, disk):
