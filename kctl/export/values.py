@@ -29,6 +29,8 @@ from kctl.lazy_dataclass import dataclass
 
 # Values that inference examines.
 SAMPLE_VALUES_MAX = 20_000
+# Objects and lists inside each other; inference leaves out values with more.
+_SAMPLE_DEPTH_MAX = 100
 
 
 @dataclass(slots=True)
@@ -255,27 +257,30 @@ def is_json_schema_text(text: str) -> bool:
 
 def infer_json_schema(values: Iterable[bytes | None]) -> str:
     """Infer the schema of sample values, in the form that `json_type` reads; "{}" without JSON
-    objects."""
+    objects. Values that are no JSON, or nested too deeply for columns, are left out."""
     merged: Any = None
     for value in values:
         if value is None:
             continue
         try:
             document = json.loads(value[CONFLUENT_BYTES:] if value[:1] == b"\0" else value)
-        except ValueError:
+            kind = _kind_of(document)
+        except (ValueError, RecursionError):
             continue
         if isinstance(document, dict):
-            merged = _merged(merged, _kind_of(document))
+            merged = _merged(merged, kind)
     return json.dumps({} if merged is None else _settled(merged))
 
 
-def _kind_of(value: Any) -> Any:
+def _kind_of(value: Any, depth: int = 0) -> Any:
+    if depth > _SAMPLE_DEPTH_MAX:
+        raise ValueError("nested too deeply for columns")
     if isinstance(value, dict):
-        return {name: _kind_of(item) for name, item in value.items()}
+        return {name: _kind_of(item, depth + 1) for name, item in value.items()}
     if isinstance(value, list):
         kind: Any = None
         for item in value:
-            kind = _merged(kind, _kind_of(item))
+            kind = _merged(kind, _kind_of(item, depth + 1))
         return [kind]
     if isinstance(value, bool):
         return "boolean"
@@ -330,7 +335,10 @@ def _json_decoder(struct: pa.DataType) -> Decode:
         table = arrow_json.read_json(pa.BufferReader(joined), block, parse)
         if table.num_rows != len(values):
             raise pa.ArrowInvalid("not one object per value")
-        return pa.concat_arrays(table.to_struct_array().chunks).cast(struct)
+        found = pa.concat_arrays(table.to_struct_array().chunks).cast(struct)
+        # Arrow takes text that is not UTF-8; no reader of the table does.
+        found.validate(full=True)
+        return found
 
     def decode(column: pa.Array) -> tuple[pa.Array, pa.Array | None]:
         present = _without_confluent_bytes(column.drop_null())

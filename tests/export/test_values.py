@@ -46,6 +46,21 @@ def test_values_that_do_not_match_the_schema_are_kept(bad):
     assert failed == 1
 
 
+@pytest.mark.parametrize(
+    ("bad", "schema"),
+    [
+        (b'{"a":"caf\xe9"}', '{"a":"string"}'),
+        (b'{"a":["x","\xff"]}', '{"a":["string"]}'),
+        (b'{"a":{"b":"\xc3"}}', '{"a":{"b":"string"}}'),
+    ],
+)
+def test_text_in_json_that_is_not_utf8_is_kept_as_bytes(bad, schema):
+    """It counted as decoded, and the column could not be read."""
+    rows, failed = decoded([b"{}", bad, None], schema)
+    assert rows == [({"a": None}, None), (None, bad), (None, None)]
+    assert failed == 1
+
+
 def test_two_objects_in_one_value_do_not_shift_the_others():
     values = [b'{"a":1}{"a":2}', b"", b'{"a":3}']
     rows, failed = decoded(values, schema='{"a":"int64"}')
@@ -75,6 +90,14 @@ def test_values_other_than_objects_have_no_schema():
     mixed = [b'{"a":1,"b":{"c":1}}', b'{"a":[2],"b":"x"}']
     assert json.loads(infer_json_schema(mixed)) == {"a": "int64", "b": {"c": "int64"}}
     assert infer_json_schema([b"1", b"[2]", b'"three"', b"four", None]) == "{}"
+
+
+@pytest.mark.parametrize("depth", [101, 900, 100_000])
+@pytest.mark.parametrize("ends", [(b"[", b"]"), (b'{"c":', b"}")])
+def test_a_deeply_nested_value_is_left_out_of_inference(depth, ends):
+    deep = b'{"b":' + ends[0] * depth + b"1" + ends[1] * depth + b"}"
+    assert json.loads(infer_json_schema([b'{"a":1}', deep])) == {"a": "int64"}
+    assert decoded([b'{"a":1}', deep])[0] == [({"a": 1}, None), ({"a": None}, None)]
 
 
 def test_text_is_kept_as_it_is():
