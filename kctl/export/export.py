@@ -5,7 +5,7 @@ The caller decides where tasks run: a `Runner` is a function that yields a manif
 finished split, from this process, several processes or a Spark cluster.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import field, replace
 from typing import Any
 
@@ -104,6 +104,8 @@ class Plan:
     partitions: int = 0
     # Found while planning, in files that no split reads.
     damages: list[DamagedRange] = field(default_factory=list)
+    # The first offsets of logs, as far as they are known.
+    starts: Mapping[tuple[str, int], int] = field(default_factory=dict)
 
     def task(self) -> Task:
         """Return the value that each worker receives once."""
@@ -171,7 +173,7 @@ def _in_order(plan: Plan, manifest: Manifest, runner: Runner) -> Iterator[Manife
     if not plan.options.merges_changes:
         yield from runner(plan)
         return
-    check_order(plan.splits, manifest.done())
+    check_order(plan.splits, manifest.done(), plan.starts)
     order = InOrder()
     order.plan(plan.splits)
     for row in runner(plan):
@@ -196,7 +198,8 @@ def plan_export(request: ExportRequest, logs: Sequence[PartitionLog], manifest: 
         else:
             splits += plan_log(log, request.options, request.bounds, ranges)
     splits.sort(key=lambda split: (-split.size, split.name))
-    return Plan(splits, request.options, request.out, request.run, len(logs), damages)
+    starts: dict[tuple[str, int], int] = {it.topic_partition: it.start_offset for it in logs}
+    return Plan(splits, request.options, request.out, request.run, len(logs), damages, starts)
 
 
 def _whole(request: ExportRequest, log: PartitionLog, done: list[tuple[int, int]]) -> list[Split]:

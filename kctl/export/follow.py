@@ -26,7 +26,7 @@ from kctl.errors import KctlError, NotFoundError, StorageError, UnreachableError
 from kctl.export.compaction import Compactor
 from kctl.export.expiry import Expired, Expiry
 from kctl.export.export import ExportReport, ExportRequest, with_current_schema
-from kctl.export.in_order import InOrder
+from kctl.export.in_order import InOrder, too_early
 from kctl.export.lake import publish
 from kctl.export.live import RecordsGoneError
 from kctl.export.live_plan import LiveSplit
@@ -384,7 +384,10 @@ class Follower:
         return whole
 
     def _missing(self, held: Held) -> Ranges:
-        """Return the offsets to export; those that were deleted before become rows at once."""
+        """Return the offsets to export; those that were deleted before become rows at once.
+
+        UsageError for records before those that were merged.
+        """
         wanted: Ranges = {}
         lag = 0
         for partition, (first, end) in held.ranges.items():
@@ -402,6 +405,8 @@ class Follower:
                 if low < first:
                     self._lose(partition, low, min(high, first))
                 if high > first:
+                    if self._order.has_passed(partition, low):
+                        raise too_early(partition, max(low, first))
                     wanted.setdefault(partition, []).append((max(low, first), high))
                     lag += high - max(low, first)
         self._lag = lag

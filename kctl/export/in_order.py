@@ -10,6 +10,7 @@ Invariant: the rows of a partition that were given out are contiguous, up to gap
 from collections.abc import Iterable, Mapping
 from typing import Protocol
 
+from kctl.counts import offset_range
 from kctl.errors import UsageError
 from kctl.export.manifest import ManifestRow
 from kctl.model import TopicPartition
@@ -46,6 +47,10 @@ class InOrder:
         """Return whether rows are held back."""
         return any(self._held.values())
 
+    def has_passed(self, partition: TopicPartition, offset: int) -> bool:
+        """Return whether a row with this offset would come after later ones of its partition."""
+        return not self._only_first and offset < self._next.get(partition, 0)
+
     def begin(self, partition: TopicPartition, offset: int) -> None:
         """Expect the rows of a partition from `offset` on, unless its rows are expected already."""
         self._next.setdefault(partition, offset)
@@ -67,10 +72,14 @@ class InOrder:
             ends[partition] = each.end_offset
 
     def add(self, row: ManifestRow) -> list[ManifestRow]:
-        """Return the rows that may be committed now, in order: `row`, later ones, or none."""
+        """Return the rows that may be committed now, in order: `row`, later ones, or none.
+
+        A row without files, such as of deleted records, may come after those behind it.
+        """
         partition = TopicPartition(row.topic, row.partition)
         self.begin(partition, row.first_offset)
-        if self._only_first and partition in self._begun:
+        is_past = not row.files and self.has_passed(partition, row.first_offset)
+        if is_past or (self._only_first and partition in self._begun):
             return [row]
         held = self._held.setdefault(partition, {})
         held[row.first_offset] = row
@@ -88,15 +97,38 @@ class InOrder:
 
 
 def check_order(
-    ranges: Iterable[Range], done: Mapping[tuple[str, int], list[tuple[int, int]]]
+    ranges: Iterable[Range],
+    done: Mapping[tuple[str, int], list[tuple[int, int]]],
+    starts: Mapping[tuple[str, int], int],
 ) -> None:
-    """Raise UsageError for a range before offsets that the table has already."""
+    """Raise UsageError for ranges before offsets that the table has already, and for those that
+    leave out records after these offsets: they could not be merged later.
+
+    `starts` are the first offsets of logs, where they are known: earlier records are gone.
+    """
+    firsts: dict[tuple[str, int], int] = {}
     for each in ranges:
-        ends = done.get((each.topic, each.partition))
-        if ends and each.first_offset < max(end for _, end in ends):
+        key = each.topic, each.partition
+        firsts[key] = min(each.first_offset, firsts.get(key, each.first_offset))
+    for key, first in firsts.items():
+        ends = done.get(key)
+        if not ends:
+            continue
+        partition, end = TopicPartition(*key), max(end for _, end in ends)
+        if first < end:
+            raise too_early(partition, first)
+        if first > max(end, starts.get(key, 0)):
             raise UsageError(
-                f"{each.topic}-{each.partition}: the table has later records than offset "
-                f"{each.first_offset}, and the latest of each key are found in the order of "
-                "offsets",
-                hint="export to a new --out, from the first offset on",
+                f"{partition}: the table ends at offset {end}, and {offset_range(end, first - 1)} "
+                "would be left out: the latest of each key are found in the order of offsets",
+                hint="leave --offset out: a run continues where the table ends",
             )
+
+
+def too_early(partition: TopicPartition, offset: int) -> UsageError:
+    """Return the error for records before those that were merged."""
+    return UsageError(
+        f"{partition}: the table has later records than offset {offset}, and the latest of each "
+        "key are found in the order of offsets",
+        hint="export to a new --out, from the first offset on",
+    )

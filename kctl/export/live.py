@@ -148,7 +148,7 @@ async def export_live(
     done = 0
     splits = plan_ranges(ranges, request.options, manifest.done())
     if request.options.merges_changes:
-        check_order(splits, manifest.done())
+        check_order(splits, manifest.done(), _starts(ranges, request))
     for number, split in enumerate(splits):
         attempt, before = f"{request.run}-{number}", done - split.first_offset
 
@@ -183,8 +183,15 @@ def export_live_by(
     """
     manifest = Manifest.open(request.out, request.options, request.run)
     splits = plan_ranges(ranges, request.options, manifest.done(), per_offset)
-    plan = Plan(splits, request.options, request.out, request.run, len(ranges))
+    starts = _starts(ranges, request)
+    plan = Plan(splits, request.options, request.out, request.run, len(ranges), starts=starts)
     return run_plan(plan, manifest, runner, on_plan, on_row)
+
+
+def _starts(ranges: Ranges, request: ExportRequest) -> dict[tuple[str, int], int]:
+    """Return the first offsets of logs, which are known if the ranges begin there."""
+    is_whole = request.bounds[0].kind is PositionKind.EARLIEST
+    return {it: first for it, (first, _end) in ranges.items()} if is_whole else {}
 
 
 async def write_live_split(
