@@ -29,7 +29,7 @@ from kctl.table_import.import_plan import LoadPlan, Target
 from kctl.table_import.tables import CHUNK_BYTES, TablePart, read_rows
 
 ROWS_DIRECTORY = "rows"
-# Rows of a sorted partition that are taken at once.
+# Most rows of a sorted partition that are taken at once.
 _ORDERED_ROWS = 32_768
 # An offset index stores offsets relative to the segment's base offset in 32 bits.
 _SEGMENT_OFFSETS_MAX = 2**31 - 1
@@ -173,13 +173,45 @@ def _staged_rows(task: LoadTask, target: Target) -> Iterator[pa.RecordBatch]:
 
 
 def _ordered(staged: list[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Yield rows sorted by the order column, nulls first; the sort is stable."""
+    """Yield rows sorted by the order column, nulls first; the sort is stable.
+
+    Keys and sizes of all rows are in memory. The rows themselves are taken from their mapped
+    batches, a chunk at a time: a column of all batches may be larger than an Arrow array.
+    """
     if not staged:
         return
-    table = pa.Table.from_batches(staged)
-    order = pc.sort_indices(table.select([_ORDER]), sort_keys=[(_ORDER, "ascending")])
-    for start in range(0, len(order), _ORDERED_ROWS):
-        yield _as_one(table.take(order.slice(start, _ORDERED_ROWS)).to_batches())
+    order = np.argsort(
+        np.concatenate([it.column(_ORDER).to_numpy() for it in staged]), kind="stable"
+    )
+    ends = np.cumsum([it.num_rows for it in staged])
+    sizes = np.cumsum(np.concatenate([_row_sizes(it) for it in staged])[order])
+    start = size = 0
+    while start < len(order):
+        stop = int(np.searchsorted(sizes, size + CHUNK_BYTES, side="right"))
+        stop = min(max(stop, start + 1), start + _ORDERED_ROWS)
+        yield _taken(staged, ends, order[start:stop])
+        start, size = stop, int(sizes[stop - 1])
+
+
+def _row_sizes(batch: pa.RecordBatch) -> Any:
+    """Return the approximate bytes of each row."""
+    sizes = np.full(batch.num_rows, 1 + batch.column("headers").nbytes // max(1, batch.num_rows))
+    for name in ("key", "value"):
+        sizes += pc.fill_null(pc.binary_length(batch.column(name)), 0).to_numpy()
+    return sizes
+
+
+def _taken(staged: list[pa.RecordBatch], ends: Any, rows: Any) -> pa.RecordBatch:
+    """Return the rows with these numbers, which count through all batches up to their `ends`."""
+    numbers = np.searchsorted(ends, rows, side="right")
+    by_batch = np.argsort(numbers, kind="stable")
+    found, starts = np.unique(numbers[by_batch], return_index=True)
+    pieces = []
+    for number, chosen in zip(found.tolist(), np.split(by_batch, starts[1:]), strict=True):
+        batch = staged[number]
+        pieces.append(batch.take(pa.array(rows[chosen] - (ends[number] - batch.num_rows))))
+    # The inverse of `by_batch` puts the rows back into order.
+    return _as_one(pieces).take(pa.array(np.argsort(by_batch)))
 
 
 def _as_one(batches: list[pa.RecordBatch]) -> pa.RecordBatch:

@@ -3,6 +3,7 @@
 import json
 import shutil
 
+import pyarrow as pa
 import pytest
 
 from kctl.arrow_files.log_discovery import find_logs
@@ -12,7 +13,10 @@ from kctl.errors import StorageError, UsageError
 from kctl.export.export import ExportRequest, export_logs, run_here
 from kctl.export.options import ExportOptions
 from kctl.records.columnar import decode_columns
+from kctl.records.columnar_arrow import HEADERS
+from kctl.records.columnar_encoder import SCHEMA
 from kctl.runtime.real.disk import RealDisk, RealDiskFile
+from kctl.table_import import import_tasks
 from tests.records.columns_support import as_records
 
 
@@ -141,6 +145,45 @@ def test_order_by_a_column_holds_over_files(load, logs, tmp_path, order_by, key)
     places = [(int(it.value[1:]) * 31 % 100, it.timestamp)[key] for it in records]
     assert len(places) == 300
     assert places == sorted(places)
+
+
+def staged(orders, value=b"v"):
+    """A staged batch whose order column has these values; its timestamps count its rows."""
+    count = len(orders)
+    columns = {
+        "key": pa.array([b"%d" % it for it in orders], pa.binary()),
+        "value": pa.array([value] * count, pa.binary()),
+        "timestamp": pa.array(range(count), pa.int64()), "headers": pa.nulls(count, HEADERS),
+    }  # fmt: skip
+    arrays = [columns[name].cast(SCHEMA.field(name).type) for name in SCHEMA.names]
+    return pa.RecordBatch.from_arrays(
+        [*arrays, pa.array(orders, pa.int64())], [*SCHEMA.names, "order"]
+    )
+
+
+@pytest.mark.parametrize("chunk_bytes", [1, 100, 1 << 20])
+def test_rows_of_many_batches_are_sorted_stably(monkeypatch, chunk_bytes):
+    monkeypatch.setattr(import_tasks, "CHUNK_BYTES", chunk_bytes)
+    monkeypatch.setattr(import_tasks, "_ORDERED_ROWS", 7)
+    orders = [[number * 31 % 11 for number in range(n, n + n % 5)] for n in range(40)]
+    batches = [staged(each) for each in orders]
+    found = [row for each in import_tasks._ordered(batches) for row in each.to_pylist()]
+    rows = [(order, at) for each in orders for at, order in enumerate(each)]
+    wanted = sorted(rows, key=lambda row: row[0])
+    assert [(int(row["key"]), row["timestamp"]) for row in found] == wanted
+    assert list(import_tasks._ordered([])) == []
+
+
+def test_sorted_rows_may_be_larger_together_than_an_arrow_array():
+    """Each chunk put whole columns together."""
+    one = staged(range(4), value=b"x" * (1 << 20))
+    batches = [one] * 600
+    assert sum(it.nbytes for it in batches) > 2**31
+    before = pa.total_allocated_bytes()
+    first = next(import_tasks._ordered(batches))
+    assert first.column("key").to_pylist() == [b"0"] * first.num_rows
+    assert 1 < first.num_rows <= 16
+    assert pa.total_allocated_bytes() - before < 100 << 20
 
 
 def test_row_goes_to_the_partition_it_names_unless_repartitioned(load, logs, tmp_path):
