@@ -9,7 +9,7 @@ import fastavro
 import pytest
 
 from kctl.cli.app import run as kctl
-from kctl.errors import UsageError
+from kctl.errors import UnreachableError, UsageError
 from kctl.export.evolution import RegisteredSchemas
 from kctl.export.export import ExportRequest, export_logs, run_here
 from kctl.export.glue import GlueReader
@@ -19,6 +19,7 @@ from kctl.export.wire_formats import INFLATED_BYTES_MAX, IdKind
 from kctl.records.builder import build_batch
 from kctl.records.record import Record
 from kctl.runtime.real.disk import RealDisk
+from kctl.runtime.real.glue import GlueClient
 from tests.export.log_files import rows_of, write_segment
 from tests.export.test_dead_letters import letters
 from tests.export.test_evolution import values
@@ -240,6 +241,29 @@ def test_a_subject_is_read_from_glue_by_boto3(tmp_path, monkeypatch, capsys):
     monkeypatch.setenv("AWS_MAX_ATTEMPTS", "1")
     assert export(tmp_path, "glue://eu-west-1/shop") == 3
     assert "AWS Glue: Could not connect to the endpoint" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("code", "status", "expected"),
+    [
+        ("ThrottlingException", 400, UnreachableError),
+        ("InternalServiceException", 500, UnreachableError),
+        ("ServiceUnavailable", 503, UnreachableError),
+        ("AccessDeniedException", 400, UsageError),
+    ],
+)
+def test_a_busy_glue_may_answer_later(monkeypatch, code, status, expected):
+    """A followed table waits for it; it ended."""
+    pytest.importorskip("boto3")
+    from botocore.stub import Stubber
+
+    for name, text in CREDENTIALS.items():
+        monkeypatch.setenv(name, text)
+    client = GlueClient("eu-west-1", "shop")
+    with Stubber(client._client) as stub:
+        stub.add_client_error("get_schema", code, "no", status)
+        with pytest.raises(expected, match="registry shop: no"):
+            client.latest("users")
 
 
 def test_addresses_name_the_interface_and_what_ids_mean():

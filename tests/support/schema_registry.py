@@ -15,6 +15,8 @@ class SchemaRegistry:
     def __init__(self, password: str | None = None) -> None:
         self.versions: dict[str, list[dict[str, object]]] = {}
         self.password = password
+        # The status of all responses, if the registry has failed.
+        self.failure: int | None = None
         self.url = ""
 
     def add(self, subject: str, number: int, schema: str, kind: str = "AVRO", **more: object):
@@ -25,6 +27,8 @@ class SchemaRegistry:
         self.versions.setdefault(subject, []).append(found)
 
     def answer(self, path: str, authorization: str | None) -> tuple[int, object]:
+        if self.failure is not None:
+            return self.failure, {"error_code": self.failure, "message": "not now"}
         if self.password is not None:
             pair = base64.b64encode(f"user:{self.password}".encode()).decode()
             if authorization != f"Basic {pair}":

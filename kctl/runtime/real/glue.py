@@ -3,7 +3,14 @@
 from importlib import import_module
 from typing import Any
 
-from kctl.errors import KctlError, UnreachableError, UsageError, missing_extra
+from kctl.errors import UnreachableError, UsageError, missing_extra
+from kctl.runtime.real.schemas import passes
+
+# Codes with which AWS throttles, or gives up for now, whatever the status of HTTP is.
+_BUSY = (
+    "OperationTimeoutException", "ProvisionedThroughputExceededException", "RequestLimitExceeded",
+    "Throttling", "ThrottledException", "ThrottlingException", "TooManyRequestsException",
+)  # fmt: skip
 
 
 class _MissingError(UsageError):
@@ -32,8 +39,8 @@ class GlueClient:
     def latest(self, schema: str) -> int:
         """Return the number of a schema's latest version.
 
-        UsageError if there is no such schema or permission, UnreachableError without a response,
-        KctlError for other errors.
+        UsageError if there is no such schema or permission, UnreachableError without a response, or
+        if AWS throttles or fails.
         """
         return int(self._ask("get_schema", SchemaId=self._place(schema))["LatestSchemaVersion"])
 
@@ -64,9 +71,10 @@ class GlueClient:
             text = f"AWS Glue, registry {self._name}: {facts.get('Message') or error}"
             if facts.get("Code") == "EntityNotFoundException":
                 raise _MissingError(text) from None
-            if error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 500) < 500:
-                raise UsageError(text) from None
-            raise KctlError(text) from None
+            status = error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 500)
+            if passes(status) or facts.get("Code") in _BUSY:
+                raise UnreachableError(text) from None
+            raise UsageError(text) from None
         except (self._errors.NoCredentialsError, self._errors.ParamValidationError) as error:
             raise UsageError(f"AWS Glue: {error}") from None
         except self._errors.BotoCoreError as error:

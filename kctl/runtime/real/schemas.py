@@ -6,6 +6,7 @@ import tempfile
 import urllib.error
 import urllib.request
 from collections.abc import Sequence
+from http.client import HTTPException
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -20,7 +21,8 @@ def get_json(url: str, path: str) -> Any:
     """Return the JSON document at `path` below `url`, which may contain user and password; `path`
     may have a query.
 
-    UsageError if it is missing; UnreachableError without a response; KctlError for other errors.
+    UsageError if it is missing; UnreachableError without a response, and for one that says that a
+    later request may succeed; KctlError for other errors.
     """
     target, data = _get(url, path, "application/json")
     try:
@@ -60,15 +62,23 @@ def _get(url: str, path: str, accepted: str) -> tuple[str, bytes]:
     except urllib.error.HTTPError as error:
         if error.code == 404:
             raise UsageError(f"{target}: {_said(error)}") from None
+        if passes(error.code):
+            raise UnreachableError(f"{target}: {_said(error)}") from None
         raise KctlError(f"{target}: {_said(error)}") from None
-    except OSError as error:
+    except (OSError, HTTPException) as error:
         raise UnreachableError(f"{target}: {getattr(error, 'reason', error)}") from None
+
+
+def passes(status: int) -> bool:
+    """Return whether a later request may succeed: the server, or one on the way, has failed or is
+    busy."""
+    return status >= 500 or status in (408, 429)
 
 
 def _said(error: urllib.error.HTTPError) -> str:
     try:
         return str(json.load(error)["message"])
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, OSError, HTTPException):
         return f"HTTP {error.code}"
 
 
