@@ -43,6 +43,9 @@ _NOT_IMPORTED = ("timestampType", "leaderEpoch", "producerId", "producerEpoch")
 _WANTED = (*ROWS.names, "key_base64", "value_base64", "value_raw")
 
 
+_HEADERS_HINT = 'e.g. [{"name": "trace", "value": "abc"}]'
+
+
 class TableFormat(StrEnum):
     """The format of a file."""
 
@@ -201,7 +204,9 @@ def read_places(part: TablePart) -> Iterator[pa.RecordBatch]:
 def _as_table(part: TablePart, work: Callable[[], Any]) -> Any:
     try:
         return work()
-    except (pa.ArrowException, ValueError, OSError, UsageError) as error:
+    except (
+        pa.ArrowException, ValueError, OverflowError, RecursionError, OSError, UsageError,
+    ) as error:  # fmt: skip
         text = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise UsageError(f"{part.url}: {text}", hint=getattr(error, "hint", None)) from None
 
@@ -228,11 +233,14 @@ def _read_parquet(part: TablePart, wanted: Sequence[str] = _WANTED) -> Iterator[
     rows = max(16, min(_ROWS_MAX, CHUNK_BYTES // row_bytes))
     groups = None if part.row_groups is None else list(part.row_groups)
     if not names:
-        # Without columns, Arrow's batches have no row count.
-        rows_left = _row_count(file, groups)
-        yield pa.RecordBatch.from_arrays([pa.nulls(rows_left)], [""])
+        yield _without_columns(_row_count(file, groups))
         return
     yield from file.iter_batches(batch_size=rows, row_groups=groups, columns=names)
+
+
+def _without_columns(rows: int) -> pa.RecordBatch:
+    """Return a batch of rows of which no column is wanted: without any, it would have no rows."""
+    return pa.RecordBatch.from_arrays([pa.nulls(rows)], [""])
 
 
 def _row_count(file: Any, groups: list[int] | None) -> int:
@@ -245,6 +253,9 @@ def _read_orc(part: TablePart) -> Iterator[pa.RecordBatch]:
 
     file = orc.ORCFile(_open(part))
     names = [name for name in file.schema.names if name in _WANTED]
+    if not names:
+        yield _without_columns(file.nrows)
+        return
     for number in range(file.nstripes):
         stripe = file.read_stripe(number, names)
         for start in range(0, stripe.num_rows, _ROWS_MAX):
@@ -267,22 +278,36 @@ def _read_csv(part: TablePart) -> Iterator[pa.RecordBatch]:
 
 
 def _read_ndjson(part: TablePart) -> Iterator[pa.RecordBatch]:
-    file = _open(part)
+    # The columns of all chunks so far; a later chunk may have none of them.
+    names: set[str] = set()
+    # Rows before the first that has a column.
+    leading = 0
+    for documents in _json_chunks(_open(part)):
+        names.update(name for document in documents for name in document if name in _WANTED)
+        if names:
+            yield _json_rows([*[{}] * leading, *documents], names)
+            leading = 0
+        else:
+            leading += len(documents)
+    if leading:
+        yield _without_columns(leading)
+
+
+def _json_chunks(file: pa.BufferReader) -> Iterator[list[dict[str, Any]]]:
     rest = b""
     row = 0
     while block := file.read(CHUNK_BYTES):
         lines = (rest + block).split(b"\n")
         rest = lines.pop()
-        yield _json_rows(lines, row)
+        yield _documents(lines, row)
         row += len(lines)
-    yield _json_rows([rest], row)
+    yield _documents([rest], row)
 
 
-def _json_rows(lines: list[bytes], first_line: int) -> pa.RecordBatch:
-    documents = _documents(lines, first_line)
-    names = [name for name in _WANTED if any(name in it for it in documents)]
-    columns = [_json_column(name, [it.get(name) for it in documents]) for name in names]
-    return pa.RecordBatch.from_arrays(columns, names)
+def _json_rows(documents: list[dict[str, Any]], names: Collection[str]) -> pa.RecordBatch:
+    chosen = [name for name in _WANTED if name in names]
+    columns = [_json_column(name, [it.get(name) for it in documents]) for name in chosen]
+    return pa.RecordBatch.from_arrays(columns, chosen)
 
 
 def _documents(lines: list[bytes], first_line: int) -> list[dict[str, Any]]:
@@ -294,6 +319,8 @@ def _documents(lines: list[bytes], first_line: int) -> list[dict[str, Any]]:
             document = json.loads(line)
         except ValueError as error:
             raise UsageError(f"line {number}: {error}") from None
+        except RecursionError:
+            raise UsageError(f"line {number}: nested too deeply") from None
         if not isinstance(document, dict):
             raise UsageError(f"line {number}: not an object")
         documents.append(document)
@@ -302,7 +329,10 @@ def _documents(lines: list[bytes], first_line: int) -> list[dict[str, Any]]:
 
 def _json_column(name: str, values: list[Any]) -> pa.Array:
     if name in ("partition", "timestamp", "offset"):
-        return pa.array(values)
+        try:
+            return pa.array(values)
+        except OverflowError:
+            raise UsageError(f"the column {name} has a number of more than 64 bits") from None
     texts = [it if it is None or isinstance(it, str) else _json(it) for it in values]
     return pa.array(texts, pa.string())
 
@@ -401,7 +431,13 @@ def _headers(column: pa.Array) -> pa.Array:
         return column
     else:
         lists = column.to_pylist()
-    return pa.array([None if not it else [_header(pair) for pair in it] for it in lists], HEADERS)
+    return pa.array([None if not it else _header_list(it) for it in lists], HEADERS)
+
+
+def _header_list(pairs: Any) -> list[dict[str, Any]]:
+    if not isinstance(pairs, list):
+        raise UsageError(f"not a list of headers: {_json(pairs)}", hint=_HEADERS_HINT)
+    return [_header(pair) for pair in pairs]
 
 
 def _header(pair: Any) -> dict[str, Any]:
@@ -411,7 +447,5 @@ def _header(pair: Any) -> dict[str, Any]:
         if value is None and pair.get("value_base64") is not None:
             value = base64.b64decode(pair["value_base64"], validate=True)
     except (KeyError, TypeError, AttributeError):
-        raise UsageError(
-            f"not a header: {_json(pair)}", hint="e.g. {name: trace, value: abc}"
-        ) from None
+        raise UsageError(f"not a header: {_json(pair)}", hint=_HEADERS_HINT) from None
     return {"key": name, "value": value.encode() if isinstance(value, str) else value}

@@ -12,7 +12,7 @@ import pytest
 from kctl.errors import UsageError
 from kctl.export.export import ExportRequest, export_logs, run_here
 from kctl.export.options import ExportOptions, TableFormat
-from kctl.table_import.tables import ROWS, find_parts, read_rows, unknown_columns
+from kctl.table_import.tables import ROWS, find_parts, read_places, read_rows, unknown_columns
 
 NOW_MS = 1_700_000_000_000
 
@@ -107,6 +107,35 @@ def test_json_lines_may_be_sparse(tmp_path):
     assert second["headers"] == [{"key": "h", "value": b"\xff"}]
 
 
+@pytest.mark.parametrize("end", ["", "\n"])
+@pytest.mark.parametrize("chunk_bytes", [10, 1 << 20])
+def test_a_row_without_the_columns_of_others_is_one(tmp_path, monkeypatch, chunk_bytes, end):
+    """The last line was left out if nothing followed it."""
+    monkeypatch.setattr("kctl.table_import.tables.CHUNK_BYTES", chunk_bytes)
+    lines = ['{"id":4}', '{"id":4}', '{"key":"a","value":"b","timestamp":7}', '{"id":5}']
+    (tmp_path / "t.ndjson").write_text("\n".join(lines) + end)
+    found = rows_of(tmp_path / "t.ndjson")
+    none = (None, None, NOW_MS)
+    assert [(row["key"], row["value"], row["timestamp"]) for row in found] == [
+        none, none, (b"a", b"b", 7), none,
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("suffix", ["csv", "parquet", "orc", "ndjson"])
+def test_a_file_of_other_columns_is_rejected(tmp_path, suffix):
+    """An ORC file and the last line of JSON lines had no rows."""
+    path, table = tmp_path / f"t.{suffix}", pa.table({"id": [1, 2]})
+    if suffix == "ndjson":
+        path.write_text('{"id":1}\n{"id":2}')
+    else:
+        module = getattr(pa, suffix)
+        (module.write_csv if suffix == "csv" else module.write_table)(table, path)
+    (part,) = find_parts([str(path)])
+    assert sum(batch.num_rows for batch in read_places(part)) == 2
+    with pytest.raises(UsageError, match="neither a key nor a value column"):
+        rows_of(path)
+
+
 def test_undecodable_values_come_back_as_their_bytes(tmp_path):
     pa.parquet.write_table(
         pa.table({"value": ["a", None], "value_raw": pa.array([None, b"\xff"])}),
@@ -122,6 +151,16 @@ def test_undecodable_values_come_back_as_their_bytes(tmp_path):
         ("t.ndjson", '{"key": "a"}\n{"key": \n', "t.ndjson: line 2"),
         ("t.ndjson", "[1]\n", "line 1: not an object"),
         ("t.ndjson", '{"value": "a", "headers": [1]}\n', "not a header"),
+        ("t.ndjson", '{"value": "a", "headers": 5}\n', "not a list of headers: 5"),
+        ("t.ndjson", '{"value": "a", "headers": {"a": "b"}}\n', "not a list of headers"),
+        ("t.ndjson", '{"value": "a", "headers": [{"name": 5}]}\n', "t.ndjson: "),
+        (
+            "t.ndjson",
+            f'{{"value": "a", "timestamp": {10**23}}}\n',
+            "timestamp has a number of more",
+        ),
+        ("t.ndjson", f'{{"value": {"[" * 10**5}{"]" * 10**5}}}\n', "line 1: nested too deeply"),
+        ("t.ndjson", '{"id": 1}', "neither a key nor a value column"),
         ("t.parquet", "no parquet", "t.parquet: "),
         ("t.txt", "x", "unknown table format"),
     ],
