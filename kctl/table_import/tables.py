@@ -41,8 +41,6 @@ ROWS = pa.schema(
 # Columns of `kctl export` that records do not have.
 _NOT_IMPORTED = ("timestampType", "leaderEpoch", "producerId", "producerEpoch")
 _WANTED = (*ROWS.names, "key_base64", "value_base64", "value_raw")
-
-
 _HEADERS_HINT = 'e.g. [{"name": "trace", "value": "abc"}]'
 
 
@@ -377,7 +375,7 @@ def _bytes_of(columns: dict[str, pa.Array], name: str, count: int) -> pa.Array:
     found = _as_bytes(columns[name]) if name in columns else pa.nulls(count, pa.binary())
     encoded = columns.get(f"{name}_base64")
     if encoded is not None and encoded.null_count < count:
-        texts = encoded.to_pylist()
+        texts = _as_bytes(encoded).to_pylist()
         decoded = [None if it is None else base64.b64decode(it, validate=True) for it in texts]
         found = pc.coalesce(found, pa.array(decoded, pa.binary()))
     raw = columns.get(f"{name}_raw")
@@ -425,7 +423,7 @@ def _milliseconds(column: pa.Array) -> pa.Array:
 
 def _headers(column: pa.Array) -> pa.Array:
     """Convert to lists of key and value; text is JSON with name and value or value_base64."""
-    if pa.types.is_string(column.type):
+    if pa.types.is_string(column.type) or pa.types.is_large_string(column.type):
         lists = [None if not it else json.loads(it) for it in column.to_pylist()]
     elif column.type == HEADERS:
         return column

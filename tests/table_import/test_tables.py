@@ -171,6 +171,17 @@ def test_invalid_table_is_rejected_by_name(tmp_path, name, text, message):
         rows_of(tmp_path / name)
 
 
+def test_parquet_columns_of_other_types_are_read_or_rejected(tmp_path):
+    headers = pa.array(['[{"name":"h","value":"v"}]'], pa.large_string())
+    path = tmp_path / "t.parquet"
+    pa.parquet.write_table(pa.table({"value": ["a"], "headers": headers}), path)
+    assert rows_of(path)[0]["headers"] == [{"key": "h", "value": b"v"}]
+    for wrong in ({"value_base64": [5]}, {"value": ["a"], "headers": [5]}):
+        pa.parquet.write_table(pa.table(wrong), path)
+        with pytest.raises(UsageError, match=r"t\.parquet: "):
+            rows_of(path)
+
+
 def test_hidden_files_are_not_part_of_a_table(tmp_path):
     for name in ("_kctl/x.csv", ".tmp/x.csv", "_SUCCESS", "topic=a/t.csv"):
         (tmp_path / name).parent.mkdir(exist_ok=True)
