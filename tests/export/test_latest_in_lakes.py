@@ -9,7 +9,7 @@ from kctl.cli.app import run as kctl
 from kctl.errors import NotFoundError, UsageError
 from kctl.export import lake, latest_rows
 from kctl.export.export import run_here, work
-from kctl.export.in_order import InOrder
+from kctl.export.in_order import InOrder, check_order
 from kctl.export.manifest import ManifestRow
 from kctl.export.options import FieldFormat, TableFormat
 from kctl.model import Position, PositionKind, TopicPartition
@@ -296,6 +296,16 @@ def test_rows_are_given_out_in_order():
     assert order.add(row(5, 6, 7)) == []
     # Deleted records between those of earlier runs: there is nothing to merge.
     assert order.add(row(12, 14)) == [row(12, 14)]
+
+
+def test_only_records_that_are_gone_are_left_out():
+    done, later = {("t", 0): [(0, 10)]}, [ManifestRow("t", 0, 20, 30), ManifestRow("t", 0, 30, 40)]
+    check_order(later, done, {("t", 0): 20})
+    check_order(later, {}, {})
+    # The start of a broker's log is not known after --offset 20.
+    for starts in ({("t", 0): 19}, {}):
+        with pytest.raises(UsageError, match="offsets 10 to 19 would be left out"):
+            check_order(later, done, starts)
 
 
 @pytest.mark.parametrize("table_format", LAKES)
