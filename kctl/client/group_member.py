@@ -2,8 +2,10 @@
 
 States: OUT -> join -> STABLE -> (rebalance, or the coordinator forgot the member) -> REJOIN -> join
 ... Heartbeats are sent in the background while the loop runs. They only record what the coordinator
-answers; the consumer checks `must_rejoin` between polls, so that it commits offsets first. The
-leader of the group assigns partitions by range, Kafka's default, for all members.
+answers; the consumer checks `must_rejoin` between polls, so that it commits offsets first. A
+heartbeat that reaches no coordinator is followed by the next one: the coordinator says whether the
+session is over. The leader of the group assigns partitions by range, Kafka's default, for all
+members.
 
 Kafka 2.7: org.apache.kafka.clients.consumer.internals.AbstractCoordinator, ConsumerCoordinator,
 org.apache.kafka.clients.consumer.RangeAssignor; KIP-62, KIP-394
@@ -16,7 +18,7 @@ from typing import TYPE_CHECKING
 from kctl.client.assignment import assign_by_range, decode_assignment, encode_assignment
 from kctl.client.offsets import commit_codes, commit_topics
 from kctl.client.results import raise_for
-from kctl.errors import KctlError, TimedOutError
+from kctl.errors import KctlError, TimedOutError, UnreachableError
 from kctl.model import TopicPartition
 from kctl.protocol.api_keys import ApiKey
 from kctl.protocol.error_codes import ApiError, ErrorCode
@@ -79,7 +81,7 @@ class GroupMember:
         self.state = MemberState.OUT
         self.member_id = ""
         self.generation_id = -1
-        # A permanent error that a heartbeat met; the next `check` raises it.
+        # A permanent error that ended the heartbeats; the next `check` raises it.
         self._fatal: KctlError | None = None
         self._router = router
         self._session_timeout_ms = session_timeout_ms
@@ -96,6 +98,9 @@ class GroupMember:
         """Join the group and return the assigned partitions. This waits for other members, at most
         for the rebalance timeout."""
         self._stop_heartbeats()
+        self._fatal = None
+        # Until it has joined, whatever fails: an earlier assignment is no longer its own.
+        self.state = MemberState.REJOIN
         for _ in range(_JOINS_MAX):
             try:
                 joined = await self._join_group()
@@ -152,9 +157,10 @@ class GroupMember:
         await self._router.send_to_coordinator(self.group_id, request, timeout_ms=timeout_ms)
 
     def check(self) -> None:
-        """Raise the permanent error that a heartbeat met, if any."""
-        if self._fatal is not None:
-            raise self._fatal
+        """Raise the permanent error that ended the heartbeats, if any, once; a `join` is due then."""
+        error, self._fatal = self._fatal, None
+        if error is not None:
+            raise error
 
     async def _join_group(self) -> JoinGroupResponse:
         subscription = encode_blob(ConsumerProtocolSubscription(topics=self.topics))
@@ -229,15 +235,27 @@ class GroupMember:
         timer = self._timer
         try:
             response = await self._router.send_to_coordinator(self.group_id, request)
-            if timer is not self._timer:
-                return  # joined again or left meanwhile: this response is outdated
-            if response.error_code:
-                self._note(ApiError(response.error_code))
+            raise_for(response.error_code)
         except KctlError as error:
-            self._fatal = error
-            return
+            if timer is self._timer:
+                self._take_failure(error)
+        if timer is not self._timer:
+            return  # joined again or left meanwhile: this response is outdated
         if self.state is MemberState.STABLE:
             self._schedule_heartbeat()
+
+    def _take_failure(self, error: KctlError) -> None:
+        """Treat the error of a heartbeat as one that may pass, as a reason to join again, or as
+        permanent."""
+        if isinstance(error, UnreachableError):
+            return
+        if isinstance(error, ApiError) and error.code.retriable:
+            return
+        if not isinstance(error, ApiError) or error.code not in _REJOIN:
+            self._fatal = error
+            self.rejoin()
+            return
+        self._note(error)
 
     def _stop_heartbeats(self) -> None:
         if self._timer is not None:

@@ -17,6 +17,7 @@ from kctl.protocol.messages.offset_commit import (
     OffsetCommitResponseTopic,
 )
 from kctl.protocol.messages.sync_group import SyncGroupResponse
+from kctl.testing.scripted_broker import HANG_UP
 
 P0 = TopicPartition("t", 0)
 
@@ -144,6 +145,62 @@ def test_a_permanent_error_of_a_heartbeat_is_raised_at_the_next_check(broker, me
         return False
 
     loop.until(has_failed)
+
+
+def test_a_permanent_error_is_raised_once_and_the_member_joins_again(broker, member, run, loop):
+    run(member.join())
+    code = int(ErrorCode.GROUP_AUTHORIZATION_FAILED)
+    broker.answer(ApiKey.HEARTBEAT, HeartbeatResponse(error_code=code), HeartbeatResponse())
+    loop.until(lambda: member.must_rejoin)
+
+    with pytest.raises(ApiError):
+        member.check()
+    member.check()
+
+    assert member.must_rejoin
+    assert run(member.join()) == [P0]
+
+
+def test_heartbeats_go_on_after_an_error_that_passes(broker, router_of, run, loop):
+    """The limit is below the wait before a retry: each failure is that of a heartbeat."""
+    member = GroupMember(router_of(broker, timeout_ms=50), "g", ["t"], heartbeat_interval_ms=5)
+    run(member.join())
+    away = HeartbeatResponse(error_code=int(ErrorCode.COORDINATOR_NOT_AVAILABLE))
+    forgotten = HeartbeatResponse(error_code=int(ErrorCode.UNKNOWN_MEMBER_ID))
+    broker.answer(ApiKey.HEARTBEAT, HANG_UP, away, HANG_UP, away, forgotten)
+
+    def must_rejoin():
+        member.check()
+        return member.must_rejoin
+
+    loop.until(must_rejoin)
+    assert run(member.join()) == [P0]
+    assert [it.body.member_id for it in broker.requests(ApiKey.JOIN_GROUP)] == ["", ""]
+
+
+def test_the_error_of_an_outdated_heartbeat_is_ignored(broker, member, run, loop):
+    run(member.join())
+
+    def leave_meanwhile(_):
+        loop.scheduler.spawn(member.leave())
+        return HeartbeatResponse(error_code=int(ErrorCode.GROUP_AUTHORIZATION_FAILED))
+
+    broker.answer(ApiKey.HEARTBEAT, leave_meanwhile)
+    loop.until(lambda: broker.requests(ApiKey.LEAVE_GROUP))
+    loop.turns()
+
+    member.check()
+
+
+def test_a_member_whose_join_failed_owns_nothing(broker, member, run):
+    run(member.join())
+    failed = int(ErrorCode.GROUP_AUTHORIZATION_FAILED)
+    broker.answer(ApiKey.JOIN_GROUP, JoinGroupResponse(error_code=failed))
+
+    with pytest.raises(ApiError):
+        run(member.join())
+
+    assert member.must_rejoin
 
 
 def test_commits_name_member_and_generation(broker, member, run):
