@@ -17,6 +17,7 @@ Kafka 2.7: org.apache.kafka.clients.consumer.KafkaConsumer
 
 from collections import deque
 from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any, Self
 
 from kctl.errors import UsageError
@@ -69,6 +70,17 @@ class _Client:
             if gone is not None and TopicPartition(it.topic, it.partition) not in gone
         )
 
+    @contextmanager
+    def _while_owned(self) -> Iterator[dict[TopicPartition, int]]:
+        """Yield the offsets that must not be committed yet; forget what was polled if the
+        partitions are given up meanwhile."""
+        before = self._core.revocations
+        try:
+            yield self._held()
+        finally:
+            if self._core.revocations != before:
+                self._drop()
+
     def _take_unread(self) -> list[ConsumedMessage]:
         taken, self._unread = list(self._unread), deque()
         return taken
@@ -110,14 +122,14 @@ class Consumer(_Client):
     def subscribe(self, topics: Sequence[str]) -> None:
         """Read the partitions of `topics` that the group assigns to this member; `poll` joins it.
         UsageError without group.id."""
-        self._drop()
-        self._run(self._core.subscribe, topics)
+        with self._while_owned() as held:
+            self._run(self._core.subscribe, topics, held)
 
     def assign(self, partitions: Iterable[TopicPartition]) -> None:
         """Read `partitions`, beginning where the group has committed, or where auto.offset.reset
         says. No group is joined. UnreachableError if no broker answers."""
-        self._drop()
-        self._run(self._core.assign, partitions)
+        with self._while_owned() as held:
+            self._run(self._core.assign, partitions, held)
 
     def assignment(self) -> list[TopicPartition]:
         """Return the partitions that are read, in order."""
@@ -130,7 +142,7 @@ class Consumer(_Client):
         The records returned before count as processed. Raise ApiError for what a broker refuses,
         UnreachableError, and NotFoundError where auto.offset.reset=none finds no position.
         """
-        self._current = None
+        self._attend(timeout_ms)
         if self._unread:
             return self._take_unread()
         found: list[ConsumedMessage] = self._run(self._core.poll, timeout_ms, self._records_max)
@@ -140,6 +152,7 @@ class Consumer(_Client):
         """Yield records for ever, or until none arrives within consumer.timeout.ms:
         ConsumerTimeoutError. Otherwise it raises as `poll` does."""
         while True:
+            self._attend(self._iteration_ms())
             if not self._unread:
                 found = self.poll(self._iteration_ms())
                 if not found:
@@ -208,6 +221,13 @@ class Consumer(_Client):
         """Commit (enable.auto.commit), leave the group, close the connections."""
         self._end(with_current=False)
 
+    def _attend(self, timeout_ms: int) -> None:
+        """Do what is due before a message that was polled earlier is handed out."""
+        self._current = None
+        if self._unread and self._core.is_due:
+            with self._while_owned() as held:
+                self._run(self._core.attend, timeout_ms, held)
+
     def _end(self, *, with_current: bool) -> None:
         if not self._is_open:
             return
@@ -236,13 +256,13 @@ class AioConsumer(_Client):
 
     async def subscribe(self, topics: Sequence[str]) -> None:
         """See `Consumer.subscribe`."""
-        self._drop()
-        await self._run(self._core.subscribe, topics)
+        with self._while_owned() as held:
+            await self._run(self._core.subscribe, topics, held)
 
     async def assign(self, partitions: Iterable[TopicPartition]) -> None:
         """See `Consumer.assign`."""
-        self._drop()
-        await self._run(self._core.assign, partitions)
+        with self._while_owned() as held:
+            await self._run(self._core.assign, partitions, held)
 
     async def assignment(self) -> list[TopicPartition]:
         """See `Consumer.assignment`."""
@@ -251,7 +271,7 @@ class AioConsumer(_Client):
 
     async def poll(self, timeout_ms: int = 1_000) -> list[ConsumedMessage]:
         """See `Consumer.poll`."""
-        self._current = None
+        await self._attend(timeout_ms)
         if self._unread:
             return self._take_unread()
         found: list[ConsumedMessage] = await self._run(
@@ -262,6 +282,7 @@ class AioConsumer(_Client):
     async def __aiter__(self) -> AsyncIterator[ConsumedMessage]:
         """See `Consumer.__iter__`."""
         while True:
+            await self._attend(self._iteration_ms())
             if not self._unread:
                 found = await self.poll(self._iteration_ms())
                 if not found:
@@ -328,6 +349,13 @@ class AioConsumer(_Client):
     async def close(self) -> None:
         """See `Consumer.close`."""
         await self._end(with_current=False)
+
+    async def _attend(self, timeout_ms: int) -> None:
+        """Do what is due before a message that was polled earlier is handed out."""
+        self._current = None
+        if self._unread and self._core.is_due:
+            with self._while_owned() as held:
+                await self._run(self._core.attend, timeout_ms, held)
 
     async def _end(self, *, with_current: bool) -> None:
         if not self._is_open:

@@ -2,10 +2,14 @@
 
 One task at a time advances: it joins the group where that is necessary, commits if it is due, and
 fetches once. `poll` waits for it no longer than the caller wants; the task goes on meanwhile.
+Before records that were fetched earlier are handed out, `attend` commits if that is due, and gives
+them up if the group rebalances: they may belong to another member.
 
-Invariants: `_ends` holds, per assigned partition, the offset after the last record that was put
-into the buffer; so a record is in the buffer, was handed out, or is fetched again, whatever fails.
-What is committed is at most the offset of the first record that was not handed out.
+Invariants: no partition is read, and no record is handed out, between a rebalance that this member
+knows of and the start of its next assignment. `_ends` holds, per assigned partition, the offset
+after the last record that was put into the buffer; so a record is in the buffer, was handed out, or
+is fetched again, whatever fails. What is committed is at most the offset of the first record that
+was not handed out.
 
 Kafka 2.7: org.apache.kafka.clients.consumer.KafkaConsumer, internals.ConsumerCoordinator
 """
@@ -63,15 +67,20 @@ class ConsumerCore:
         self._committed: dict[TopicPartition, int] = {}
         self._next_commit_ms = 0
         self._interval: Timer | None = None
+        # What the last join assigned; it is read once its positions are known.
+        self._joined: Sequence[TopicPartition] = ()
+        # How often the partitions were given up, and with them what was polled of them.
+        self.revocations = 0
 
     # Partitions
 
-    async def subscribe(self, topics: Sequence[str]) -> None:
-        """Read the partitions of `topics` that the group assigns to this member."""
+    async def subscribe(self, topics: Sequence[str], held: Mapping[TopicPartition, int]) -> None:
+        """Read the partitions of `topics` that the group assigns to this member. What is committed
+        of earlier partitions is at most `held`."""
         group = self._group()
         if isinstance(topics, str) or not topics:
             raise UsageError("subscribe takes a list of topics")
-        await self._unassign()
+        await self._unassign(held)
         self._member = GroupMember(
             self.router,
             group,
@@ -81,10 +90,13 @@ class ConsumerCore:
             heartbeat_interval_ms=self._config["heartbeat_interval_ms"],
         )
 
-    async def assign(self, partitions: Iterable[TopicPartition]) -> None:
-        """Read `partitions`, without a group's members."""
+    async def assign(
+        self, partitions: Iterable[TopicPartition], held: Mapping[TopicPartition, int]
+    ) -> None:
+        """Read `partitions`, without a group's members. What is committed of earlier ones is at
+        most `held`."""
         wanted = [TopicPartition(*it) for it in partitions]
-        await self._unassign()
+        await self._unassign(held)
         await self._begin(wanted)
 
     def assignment(self) -> list[TopicPartition]:
@@ -99,6 +111,8 @@ class ConsumerCore:
 
     def seek(self, offsets: Mapping[TopicPartition, int]) -> None:
         """Go on elsewhere."""
+        if not offsets:
+            return
         for partition, offset in offsets.items():
             self._check_assigned(partition)
             if offset < 0:
@@ -136,38 +150,84 @@ class ConsumerCore:
 
     async def poll(self, timeout_ms: int, records_max: int) -> list[ConsumedMessage]:
         """Return the next records, or none if none arrive in time."""
-        clock = self._runtime.clock
-        deadline_ms = clock.monotonic_ms() + timeout_ms
-        self._watch_interval()
-        while not self._buffer:
-            if self._task is None:
-                self._task = self._runtime.scheduler.spawn(self._advance(), "consume")
-            task = self._task
-            left_ms = max(deadline_ms - clock.monotonic_ms(), 0)
-            late = TimedOutError("no records in time")
-            try:
-                await wait_at_most(self._runtime.scheduler, task, left_ms, late)
-            except TimedOutError as error:
-                if error is late:
+        deadline_ms = self._runtime.clock.monotonic_ms() + timeout_ms
+        self._cancel_interval()
+        try:
+            if self._buffer:
+                await self._attend(deadline_ms, {})
+            while not self._buffer:
+                if self._task is None:
+                    self._task = self._runtime.scheduler.spawn(self._advance(), "consume")
+                if not await self._has_ended(deadline_ms):
                     return []
-                raise
-            finally:
-                if task.done:
-                    self._task = None
-        return self._take(records_max)
+            return self._take(records_max)
+        finally:
+            self._watch_interval()
+
+    @property
+    def is_due(self) -> bool:
+        """Return whether `attend` has something to do; any thread may ask."""
+        return self._has_lost_partitions() or self._is_commit_due()
+
+    async def attend(self, timeout_ms: int, held: Mapping[TopicPartition, int]) -> None:
+        """Do what is due before the caller hands out records that it polled earlier: commit, at
+        most `held`, and give up the partitions if the group rebalances. The commit goes on if it
+        takes longer than `timeout_ms`."""
+        deadline_ms = self._runtime.clock.monotonic_ms() + timeout_ms
+        self._cancel_interval()
+        try:
+            await self._attend(deadline_ms, held)
+        finally:
+            self._watch_interval()
+
+    async def _attend(self, deadline_ms: int, held: Mapping[TopicPartition, int]) -> None:
+        if self._member is not None:
+            self._member.check()
+        is_lost = self._has_lost_partitions()
+        if not is_lost and not self._is_commit_due():
+            return
+        # The task that may run is a commit that took longer than an earlier call.
+        if await self._has_ended(deadline_ms):
+            commit = self._commit_automatically(held)
+            self._task = self._runtime.scheduler.spawn(commit, "commit")
+            await self._has_ended(deadline_ms)
+        if is_lost:
+            self._revoke()
+
+    async def _has_ended(self, deadline_ms: int) -> bool:
+        """Wait for the task, if one runs, until `deadline_ms`; return whether it has ended, or
+        raise its error."""
+        task = self._task
+        if task is None:
+            return True
+        left_ms = max(deadline_ms - self._runtime.clock.monotonic_ms(), 0)
+        late = TimedOutError("not in time")
+        try:
+            await wait_at_most(self._runtime.scheduler, task, left_ms, late)
+        except TimedOutError as error:
+            if error is late:
+                return False
+            raise
+        finally:
+            if task.done:
+                self._task = None
+        return True
 
     async def _advance(self) -> None:
         """Fetch once; the records before were processed, since the caller polls again."""
         member = self._member
         if member is not None:
             member.check()
-            if member.must_rejoin or self._reader is None:
-                await self._commit_automatically()
-                await self._begin(await member.join())
+            if member.must_rejoin:
+                await self._commit_automatically({})
+                self._revoke()
+                self._joined = await member.join()
+            if self._reader is None:
+                await self._begin(self._joined)
         elif self._reader is None:
             raise UsageError("nothing to read", hint="call subscribe or assign first")
-        if self._runtime.clock.monotonic_ms() >= self._next_commit_ms:
-            await self._commit_automatically()
+        if self._is_commit_due():
+            await self._commit_automatically({})
         reader = self._reader
         if reader is None or not reader.positions:
             await sleep(self._runtime.scheduler, _IDLE_MS)
@@ -196,7 +256,6 @@ class ConsumerCore:
 
     async def _begin(self, partitions: Sequence[TopicPartition]) -> None:
         """Start to read `partitions` where the group is, or where auto.offset.reset says."""
-        self._buffer.clear()
         committed: dict[TopicPartition, int] = {}
         group = self._config["group_id"]
         if group is not None and partitions:
@@ -216,9 +275,8 @@ class ConsumerCore:
         self._read_from(starts, cancels=False)
 
     def _read_from(self, ends: Mapping[TopicPartition, int], *, cancels: bool = True) -> None:
-        if self._task is not None and cancels:
-            self._task.cancel()
-            self._task = None
+        if cancels:
+            self._cancel_task()
         if self._reader is not None:
             self._reader.close()
         self._ends = dict(ends)
@@ -259,14 +317,21 @@ class ConsumerCore:
         offsets = {it: held.get(it, self.position(it)) for it in self._ends}
         return {it: at for it, at in offsets.items() if self._committed.get(it) != at}
 
-    async def _commit_automatically(self) -> None:
-        """Commit if the settings ask for it; a failure is logged, and tried again later."""
+    def _has_lost_partitions(self) -> bool:
+        return self._member is not None and self._member.must_rejoin
+
+    def _is_commit_due(self) -> bool:
+        return self._runtime.clock.monotonic_ms() >= self._next_commit_ms
+
+    async def _commit_automatically(self, held: Mapping[TopicPartition, int]) -> None:
+        """Commit if the settings ask for it, at most `held`; a failure is logged, and tried again
+        later."""
         interval_ms: int = self._config["auto_commit_ms"]
         self._next_commit_ms = self._runtime.clock.monotonic_ms() + interval_ms
         if not self._config["auto_commit"] or self._config["group_id"] is None:
             return
         try:
-            await self.commit_positions({})
+            await self.commit_positions(held)
         except KctlError as error:
             self._runtime.trace.warning(f"automatic commit: {error}")
 
@@ -275,44 +340,64 @@ class ConsumerCore:
     async def close(self, held: Mapping[TopicPartition, int]) -> None:
         """Commit if the settings ask for it, leave the group, close the connections."""
         try:
+            self._cancel_task()
             is_automatic = self._config["auto_commit"] and self._config["group_id"] is not None
             if is_automatic and self._ends:
                 await self.commit_positions(held)
         finally:
             try:
-                await self._unassign(commits=False)
+                await self._unassign(None)
             finally:
                 self.router.close()
 
-    async def _unassign(self, *, commits: bool = True) -> None:
-        if commits:
-            await self._commit_automatically()
-        if self._task is not None:
-            self._task.cancel()
-            self._task = None
-        if self._reader is not None:
-            self._reader.close()
-            self._reader = None
-        if self._interval is not None:
-            self._interval.cancel()
-            self._interval = None
-        self._buffer.clear()
-        self._ends, self._committed = {}, {}
+    async def _unassign(self, held: Mapping[TopicPartition, int] | None) -> None:
+        """Give up the partitions, and leave the group; commit at most `held` before (None: do not
+        commit)."""
+        self._cancel_task()
+        if held is not None:
+            await self._commit_automatically(held)
+        self._cancel_interval()
+        self._revoke()
         member, self._member = self._member, None
         if member is not None:
             await member.leave()
 
+    def _revoke(self) -> None:
+        """Give up the partitions at once, and what was fetched of them: another member may read
+        them."""
+        if self._reader is not None:
+            self._reader.close()
+            self._reader = None
+        self._buffer.clear()
+        self._ends, self._committed, self._joined = {}, {}, ()
+        self.revocations += 1
+
+    def _cancel_task(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+            self._task = None
+
+    def _cancel_interval(self) -> None:
+        if self._interval is not None:
+            self._interval.cancel()
+            self._interval = None
+
     def _watch_interval(self) -> None:
         """Leave the group if the caller does not poll for max.poll.interval.ms: another member can
         have the partitions then. The next poll joins again."""
-        if self._interval is not None:
-            self._interval.cancel()
+        self._cancel_interval()
         member = self._member
         if member is not None:
-            scheduler = self._runtime.scheduler
-            self._interval = scheduler.call_later(
-                self._config["poll_interval_ms"], lambda: scheduler.spawn(member.leave(), "leave")
+            self._interval = self._runtime.scheduler.call_later(
+                self._config["poll_interval_ms"], self._end_interval, member
             )
+
+    def _end_interval(self, member: GroupMember) -> None:
+        if self._task is not None and not self._task.done:
+            # A join that goes on without the caller ends first.
+            self._watch_interval()
+        else:
+            self._runtime.scheduler.spawn(member.leave(), "leave")
 
     def _group(self) -> str:
         group: str | None = self._config["group_id"]

@@ -2,6 +2,7 @@
 
 import asyncio
 import threading
+from contextlib import suppress
 
 import pytest
 
@@ -177,6 +178,159 @@ def test_members_share_the_partitions_and_take_them_over(kafka):
     second.close()
     wait_for(lambda: bool(first.poll(100)) or first.assignment() == partitions, lambda: "")
     first.close()
+
+
+def polled(consumer):
+    """What the next poll hands out."""
+    return consumer.poll(100)
+
+
+def iterated(consumer):
+    """What the iteration hands out next."""
+    try:
+        return [next(iter(consumer))]
+    except ConsumerTimeoutError:
+        return []
+
+
+class Reader(threading.Thread):
+    """Polls until it is stopped; an error is followed by the next poll."""
+
+    def __init__(self, consumer, topic):
+        super().__init__()
+        self.consumer = consumer
+        self.topic = topic
+        self.found = []
+        self.is_stopped = False
+
+    def run(self):
+        self.consumer.subscribe([self.topic])
+        while not self.is_stopped:
+            with suppress(ApiError):
+                self.found += self.consumer.poll(100)
+
+    def __enter__(self):
+        self.start()
+        return self
+
+    def __exit__(self, *_):
+        self.is_stopped = True
+        self.join()
+        self.consumer.close()
+
+
+def fails(consumer, found):
+    """Whether the next poll raises an ApiError; what it returns is added to `found`."""
+    try:
+        found += consumer.poll(100)
+    except ApiError:
+        return True
+    return False
+
+
+def places(messages):
+    return [(it.partition, it.offset) for it in messages]
+
+
+@pytest.mark.parametrize("next_of", [polled, iterated])
+def test_what_was_fetched_before_a_rebalance_is_read_by_its_new_owner(kafka, next_of):
+    topic = f"moved-{next_of.__name__}"
+    fill(kafka, topic, partitions=2)
+    given = settings(kafka, group_id=topic, heartbeat_interval_ms=50, consumer_timeout_ms=100)
+    # The buffer of polls is tested with one record a poll, that of the iteration with all.
+    first = Consumer({**given, "max.poll.records": 1 if next_of is polled else 500})
+    first.subscribe([topic])
+    found = []
+    while not found:
+        found += next_of(first)
+    with first, Reader(Consumer(given), topic) as second:
+        wait_for(lambda: first._core._member.must_rejoin, lambda: "no rebalance")
+
+        def are_read():
+            found.extend(next_of(first))
+            return len(found) + len(second.found) >= 20
+
+        wait_for(are_read, lambda: str((found, second.found)))
+        shares = [it.assignment() for it in (first, second.consumer)]
+    assert sorted(map(len, shares)) == [1, 1]
+    assert sorted(places(found) + places(second.found)) == [
+        (partition, offset) for partition in range(2) for offset in range(10)
+    ]
+
+
+def test_a_coroutine_gives_up_what_was_fetched_before_a_rebalance(kafka):
+    fill(kafka, "moved-async", partitions=2)
+    given = settings(kafka, group_id="moved-async", heartbeat_interval_ms=50)
+
+    async def main():
+        async with aio.Consumer(given) as first:
+            await first.subscribe(["moved-async"])
+            found = [await anext(aiter(first))]
+            with Reader(Consumer(given), "moved-async") as second:
+                wait_for(lambda: first._core._member.must_rejoin, lambda: "no rebalance")
+                while len(found) + len(second.found) < 20:
+                    found += await first.poll(100)
+                return places(found) + places(second.found)
+
+    assert sorted(asyncio.run(main())) == [
+        (partition, offset) for partition in range(2) for offset in range(10)
+    ]
+
+
+def test_nothing_is_read_of_an_assignment_that_is_over_while_the_new_one_cannot_begin(kafka):
+    partitions = fill(kafka, "unbegun", partitions=2)
+    given = settings(kafka, group_id="unbegun", heartbeat_interval_ms=50)
+    with Consumer(given) as first:
+        first.subscribe(["unbegun"])
+        found = []
+        while len(found) < 20:
+            found += first.poll(100)
+        assert first.assignment() == partitions
+        with Reader(Consumer(given), "unbegun") as second:
+            with kafka.inject_error("OffsetFetch", "UNKNOWN_SERVER_ERROR", times=None):
+                wait_for(lambda: fails(first, found), lambda: "no rebalance")
+                assert first.assignment() == []
+            for partition in range(2):
+                kafka.produce("unbegun", "10", key="k", partition=partition)
+
+            def are_read():
+                found.extend(first.poll(100))
+                return len(found) + len(second.found) >= 22
+
+            wait_for(are_read, lambda: str((found, second.found)))
+            shares = [it.assignment() for it in (first, second.consumer)]
+    assert sorted(map(len, shares)) == [1, 1]
+    assert sorted(places(found) + places(second.found)) == [
+        (partition, offset) for partition in range(2) for offset in range(11)
+    ]
+
+
+def test_what_was_fetched_earlier_does_not_put_off_automatic_commits(kafka):
+    for next_of, count in ((polled, 1), (iterated, 500)):
+        group = f"punctual-{next_of.__name__}"
+        (partition,) = fill(kafka, group)
+        given = settings(kafka, group_id=group, auto_commit_interval_ms=1, max_poll_records=count)
+        with Consumer(given) as consumer:
+            consumer.subscribe([group])
+            found = []
+            while len(found) < 9 and not consumer.committed([partition]).get(partition):
+                found += next_of(consumer)
+            assert 0 < consumer.committed([partition])[partition] < len(found) < 9
+
+
+def test_another_subscription_commits_only_what_was_handed_out(kafka):
+    (partition,) = fill(kafka, "left")
+    with Consumer(settings(kafka, group_id="left")) as consumer:
+        consumer.subscribe(["left"])
+        assert take(consumer, 3) == [0, 1, 2]
+        consumer.subscribe(["shared"])
+        assert consumer.committed([partition]) == {partition: 3}
+    with Consumer(settings(kafka, group_id="left")) as consumer:
+        consumer.subscribe(["left"])
+        assert take(consumer, 1) == [3]
+        with pytest.raises(UsageError, match="list"):
+            consumer.subscribe("left")
+        assert take(consumer, 1) == [4]
 
 
 def test_no_message_in_time_is_an_error_of_the_iteration(kafka):
