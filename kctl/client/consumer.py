@@ -16,7 +16,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from kctl.client.cluster_view import BrokerAddress
-from kctl.client.offsets import OffsetsClient
+from kctl.client.offsets import OffsetsClient, offsets_or_error
 from kctl.client.retry import WRONG_LEADER
 from kctl.counts import are, counted
 from kctl.errors import KctlError, NotFoundError, UnreachableError
@@ -110,27 +110,26 @@ class PartitionReader:
     ) -> "PartitionReader":
         """Return a reader of `partitions` from `start` to `end`, or without an end.
 
-        With `until_latest` it ends at the end offsets of this moment at the latest. Raise ApiError
-        if a start cannot be resolved.
+        With `until_latest` it ends at the end offsets of this moment at the latest. Raise KctlError
+        if a start or an end cannot be found: nothing is read then.
         """
         offsets = OffsetsClient(router)
-        starts = await offsets.resolve(
-            dict.fromkeys(partitions, start), isolation_level=isolation_level
+        positions = offsets_or_error(
+            await offsets.resolve(dict.fromkeys(partitions, start), isolation_level=isolation_level)
         )
         ends: dict[TopicPartition, int] = {}
         if end is not None:
-            resolved = await offsets.resolve(
-                dict.fromkeys(partitions, end), isolation_level=isolation_level
+            ends = offsets_or_error(
+                await offsets.resolve(
+                    dict.fromkeys(partitions, end), isolation_level=isolation_level
+                )
             )
-            ends = {partition: found.offset for partition, found in resolved.items()}
         if until_latest:
-            latest = await offsets.latest(partitions, isolation_level=isolation_level)
-            for partition, found in latest.items():
-                ends[partition] = min(found.offset, ends.get(partition, found.offset))
-        for found in starts.values():
-            if found.error is not None:
-                raise found.error
-        positions = {partition: found.offset for partition, found in starts.items()}
+            latest = offsets_or_error(
+                await offsets.latest(partitions, isolation_level=isolation_level)
+            )
+            for partition, offset in latest.items():
+                ends[partition] = min(offset, ends.get(partition, offset))
         return cls(router, positions, ends, isolation_level=isolation_level)
 
     @property

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from kctl.client.consumer import FetchedRecord, PartitionReader
 from kctl.client.group_member import GroupMember
-from kctl.client.offsets import OffsetsClient
+from kctl.client.offsets import OffsetsClient, offsets_or_error
 from kctl.model import Position, TopicPartition
 from kctl.protocol.constants import READ_UNCOMMITTED
 from kctl.runtime.future import sleep
@@ -96,21 +96,21 @@ class GroupConsumer:
     async def _join(self) -> PartitionReader:
         if self._reader is not None:
             self._reader.close()
+            # Whatever fails below: the old partitions may belong to another member.
+            self._reader = None
         partitions = await self._member.join()
         committed = (
             await self._offsets.committed(self._member.group_id, partitions) if partitions else {}
         )
-        positions = {p: found.offset for p, found in committed.items() if found.offset >= 0}
+        positions = {p: at for p, at in offsets_or_error(committed).items() if at >= 0}
         fresh = [partition for partition in partitions if partition not in positions]
         resolved = await self._offsets.resolve(
             dict.fromkeys(fresh, self._start), isolation_level=self._isolation_level
         )
-        for partition, found in resolved.items():
-            if found.error is not None:
-                raise found.error
-            positions[partition] = found.offset
+        positions |= offsets_or_error(resolved)
         ends = {}
         if self._until_end:
-            latest = await self._offsets.latest(partitions, isolation_level=self._isolation_level)
-            ends = {partition: found.offset for partition, found in latest.items()}
+            ends = offsets_or_error(
+                await self._offsets.latest(partitions, isolation_level=self._isolation_level)
+            )
         return PartitionReader(self._router, positions, ends, isolation_level=self._isolation_level)

@@ -422,6 +422,16 @@ def _topics(
     ]
 
 
+def offsets_or_error(
+    found: Mapping[TopicPartition, ListedOffset] | Mapping[TopicPartition, CommittedOffset],
+) -> dict[TopicPartition, int]:
+    """Return the offsets; raise the first error."""
+    for item in found.values():
+        if item.error is not None:
+            raise item.error
+    return {partition: item.offset for partition, item in found.items()}
+
+
 def _read_listed(response: Any) -> Iterable[tuple[TopicPartition, int, ListedOffset]]:
     for topic in response.topics:
         for item in topic.partitions:

@@ -173,9 +173,10 @@ class Consumer(_Client):
             self._run(self._core.commit, offsets)
 
     def committed(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-        """Return what the group has committed; partitions without a commit are left out."""
-        found = self._run(self._core.offsets.committed, self.config["group_id"], list(partitions))
-        return {it: at.offset for it, at in found.items() if at.offset >= 0}
+        """Return what the group has committed; partitions without a commit are left out. Raise
+        ApiError for what a broker refuses, UsageError without group.id."""
+        found: dict[TopicPartition, int] = self._run(self._core.committed, list(partitions))
+        return found
 
     def position(self, partition: TopicPartition) -> int:
         """Return the offset of the next record of an assigned partition."""
@@ -300,9 +301,8 @@ class AioConsumer(_Client):
 
     async def committed(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
         """See `Consumer.committed`."""
-        group = self.config["group_id"]
-        found = await self._run(self._core.offsets.committed, group, list(partitions))
-        return {it: at.offset for it, at in found.items() if at.offset >= 0}
+        found: dict[TopicPartition, int] = await self._run(self._core.committed, list(partitions))
+        return found
 
     async def position(self, partition: TopicPartition) -> int:
         """See `Consumer.position`."""

@@ -22,7 +22,13 @@ from operator import itemgetter
 from kctl.client.bootstrap_servers import parse_servers
 from kctl.client.consumer import FetchedRecord, PartitionReader
 from kctl.client.group_member import GroupMember
-from kctl.client.offsets import OffsetsClient, commit_codes, commit_topics, raise_for_commit
+from kctl.client.offsets import (
+    OffsetsClient,
+    commit_codes,
+    commit_topics,
+    offsets_or_error,
+    raise_for_commit,
+)
 from kctl.client.old_brokers import VersionFallback
 from kctl.client.router import Router
 from kctl.client.security import ClientSecurity
@@ -56,7 +62,7 @@ class ConsumerCore:
             security=ClientSecurity.of(config.properties),
             fallback=VersionFallback.of(config.properties),
         )
-        self.offsets = OffsetsClient(self.router)
+        self._offsets = OffsetsClient(self.router)
         self._member: GroupMember | None = None
         self._reader: PartitionReader | None = None
         self._task: Task[None] | None = None
@@ -130,13 +136,17 @@ class ConsumerCore:
         self, positions: Mapping[TopicPartition, Position]
     ) -> dict[TopicPartition, int]:
         """Return the offsets of positions; raise the first error."""
-        found = await self.offsets.resolve(
-            positions, isolation_level=self._config["isolation_level"]
+        return offsets_or_error(
+            await self._offsets.resolve(positions, isolation_level=self._config["isolation_level"])
         )
-        for it in found.values():
-            if it.error is not None:
-                raise it.error
-        return {partition: it.offset for partition, it in found.items()}
+
+    async def committed(self, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, int]:
+        """Return what the group has committed for `partitions`; raise the first error."""
+        group = self._group()
+        if not partitions:
+            return {}
+        found = offsets_or_error(await self._offsets.committed(group, partitions))
+        return {partition: offset for partition, offset in found.items() if offset >= 0}
 
     async def partitions_for(self, topic: str) -> list[int]:
         """Return the numbers of a topic's partitions."""
@@ -257,13 +267,8 @@ class ConsumerCore:
     async def _begin(self, partitions: Sequence[TopicPartition]) -> None:
         """Start to read `partitions` where the group is, or where auto.offset.reset says."""
         committed: dict[TopicPartition, int] = {}
-        group = self._config["group_id"]
-        if group is not None and partitions:
-            for partition, found in (await self.offsets.committed(group, partitions)).items():
-                if found.error is not None:
-                    raise found.error
-                if found.offset >= 0:
-                    committed[partition] = found.offset
+        if self._config["group_id"] is not None:
+            committed = await self.committed(partitions)
         fresh = [partition for partition in partitions if partition not in committed]
         if fresh and self._config["reset"] == "none":
             names = ", ".join(map(str, fresh))

@@ -4,9 +4,9 @@ import pytest
 
 from kctl.client.consumer import PartitionReader
 from kctl.errors import CorruptDataError, NotFoundError
-from kctl.model import TopicPartition
+from kctl.model import Position, PositionKind, TopicPartition
 from kctl.protocol.api_keys import ApiKey
-from kctl.protocol.constants import READ_COMMITTED
+from kctl.protocol.constants import EARLIEST_TIMESTAMP, READ_COMMITTED
 from kctl.protocol.error_codes import ApiError, ErrorCode
 from kctl.protocol.messages.fetch import (
     AbortedTransaction,
@@ -21,6 +21,7 @@ from kctl.testing.scripted_broker import HANG_UP
 from tests.support.offset_answers import partition_log
 
 P0, P1 = (TopicPartition("t", number) for number in range(2))
+TIME = Position(PositionKind.TIME, 1_000)
 
 
 def batch(base_offset, *values, producer_id=-1):
@@ -148,6 +149,27 @@ def test_deleted_records_are_reported_and_skipped(broker, read):
 
     assert read(0, 6) == ["f"]
     assert read.reader.notes == ["t-0 now begins at 5: 5 records from 0 on are gone"]
+
+
+@pytest.mark.parametrize("options", [{"end": TIME}, {"until_latest": True}], ids=["end", "latest"])
+def test_a_range_whose_end_is_not_found_is_not_read(broker, router_of, run, options):
+    """Such a range would be done at once, and look like one without records."""
+
+    def failing_for_ends(request):
+        response = partition_log(5, 9)(request)
+        if request.body.topics[0].partitions[0].timestamp != EARLIEST_TIMESTAMP:
+            for item in response.topics[0].partitions:
+                item.error_code = int(ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT)
+                item.offset = -1
+        return response
+
+    broker.answer(ApiKey.LIST_OFFSETS, failing_for_ends)
+    start = Position(PositionKind.EARLIEST)
+
+    with pytest.raises(ApiError) as caught:
+        run(PartitionReader.over_range(router_of(broker), [P0], start, **options))
+
+    assert caught.value.code == ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT
 
 
 def test_a_truncated_partition_is_read_from_its_new_end(broker, router_of, run):
