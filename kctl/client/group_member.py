@@ -157,7 +157,8 @@ class GroupMember:
         await self._router.send_to_coordinator(self.group_id, request, timeout_ms=timeout_ms)
 
     def check(self) -> None:
-        """Raise the permanent error that ended the heartbeats, if any, once; a `join` is due then."""
+        """Raise the permanent error that ended the heartbeats, if any, once; a `join` is due
+        then."""
         error, self._fatal = self._fatal, None
         if error is not None:
             raise error

@@ -2,7 +2,7 @@
 
 Records are collected into one batch per partition and sent to all leaders at once; a call returns
 when all are acknowledged. With acks=all, batches are numbered (an idempotent producer) if the
-broker supports it, so that a retry after a lost response writes nothing twice.
+broker supports it, so that a retry after a lost response writes nothing twice (`batch_numbers`).
 
 Every result has an `Outcome`. A call retries for `timeout_ms` without progress, then it stops: it
 sends nothing more, and `stopped_by` is the error. An error that concerns only its own records (one
@@ -18,6 +18,7 @@ from dataclasses import field
 from enum import Enum
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from kctl.client.batch_numbers import BatchNumbers
 from kctl.client.partitioner import StickyPartitioner
 from kctl.client.results import error_of
 from kctl.client.retry import WRONG_LEADER
@@ -39,8 +40,8 @@ from kctl.protocol.messages.produce import (
 from kctl.records.builder import RecordBatchBuilder
 from kctl.records.compression import ZSTD
 from kctl.records.legacy_builder import MessageSetBuilder
-from kctl.records.record_batch import NO_PRODUCER_ID, NO_SEQUENCE
-from kctl.runtime.future import Future, sleep
+from kctl.records.record_batch import NO_SEQUENCE
+from kctl.runtime.future import CancelledError, Future, sleep
 
 if TYPE_CHECKING:
     from kctl.client.broker_channel import BrokerChannel
@@ -49,7 +50,6 @@ if TYPE_CHECKING:
 
 # The size at which a batch is closed; leaves room below the default of max.message.bytes.
 BATCH_BYTES_MAX = 900_000
-_SEQUENCE_END = 1 << 31
 # The Produce versions that introduced v2 batches and zstd.
 _BATCH_V2_VERSION = 3
 _MESSAGE_V1_VERSION = 2
@@ -75,6 +75,14 @@ _OF_RECORDS = frozenset(
         ErrorCode.RECORD_LIST_TOO_LARGE,
         ErrorCode.INVALID_RECORD,
         ErrorCode.INVALID_TIMESTAMP,
+    }
+)
+# The broker expects other numbers than those of a batch.
+_OUT_OF_STEP = frozenset(
+    {
+        ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
+        ErrorCode.UNKNOWN_PRODUCER_ID,
+        ErrorCode.INVALID_PRODUCER_EPOCH,
     }
 )
 # The maximum size of a record besides its key, value and headers.
@@ -216,9 +224,7 @@ class Producer:
         self._magic = 2
         self._partitioner: StickyPartitioner | None = None
         self._partition_count = 0
-        self._producer_id = NO_PRODUCER_ID
-        self._producer_epoch = -1
-        self._sequences: dict[TopicPartition, int] = {}
+        self._numbers = BatchNumbers()
         # The requests of `post_one`, in the version of the broker that the last one went to.
         self._posts_to: BrokerChannel | None = None
         self._requests: SingleRecordRequests | None = None
@@ -258,10 +264,9 @@ class Producer:
                     "Transactions require acks=all and Kafka 0.11 or later"
                 )
             await self._transaction.begin()
-            self._producer_id = self._transaction.producer_id
-            self._producer_epoch = self._transaction.producer_epoch
+            self._numbers.adopt(self._transaction.producer_id, self._transaction.producer_epoch)
         elif self._acks == ACKS_ALL and self._magic == 2 and self._is_idempotent:
-            await self._get_producer_id()
+            await self._numbers.acquire(self._router)
 
     async def send(self, records: Sequence[NewRecord]) -> list[ProducedRecord]:
         """Write `records` and return their results in the same order. Order within a partition is
@@ -298,8 +303,11 @@ class Producer:
                 self._stopped_by = error
                 for batch in heads:
                     batch.error = batch.error or error
+            except CancelledError:
+                self._numbers.doubt()
+                raise
             for batch in heads:
-                self._release_numbers(batch)
+                self._settle_numbers(batch)
                 if batch.stops:
                     self._stopped_by = self._stopped_by or batch.error
             queues = {partition: queue for partition, queue in queues.items() if queue}
@@ -357,8 +365,8 @@ class Producer:
             partition,
             RecordBatchBuilder(
                 compression_type=self._compression_type,
-                producer_id=self._producer_id,
-                producer_epoch=self._producer_epoch,
+                producer_id=self._numbers.producer_id,
+                producer_epoch=self._numbers.producer_epoch,
                 is_transactional=self._transaction is not None,
             ),
         )
@@ -372,6 +380,9 @@ class Producer:
         Unless its outcome is `Written`, the caller passes it to `write_again`.
         """
         if self._transaction is not None or self._compression_type or self._acks == ACKS_NONE:
+            return None
+        numbers = self._numbers
+        if numbers.is_in_doubt:
             return None
         partition = TopicPartition(self._topic, number)
         channel = self._router.ready_channel(partition) if self._magic == 2 else None
@@ -387,15 +398,13 @@ class Producer:
             )
         requests = self._requests
         assert requests is not None
-        sequence = NO_SEQUENCE
-        if self._producer_id != NO_PRODUCER_ID:
-            sequence = self._sequences.get(partition, 0)
+        sequence = numbers.take(partition, 1)
         batch = single_record_batch(
             timestamp_ms,
             key,
             value,
-            producer_id=self._producer_id,
-            producer_epoch=self._producer_epoch,
+            producer_id=numbers.producer_id,
+            producer_epoch=numbers.producer_epoch,
             base_sequence=sequence,
         )
         deadline_ms = self._next_deadline_ms()
@@ -406,8 +415,6 @@ class Producer:
             body=requests.body(number, batch),
             reader=requests.read,
         )
-        if sequence != NO_SEQUENCE:
-            self._sequences[partition] = (sequence + 1) % _SEQUENCE_END
         return PostedRecord(number, timestamp_ms, key, value, sequence, deadline_ms, outcome)
 
     async def write_again(self, posted: PostedRecord) -> PartitionBatch:
@@ -421,6 +428,7 @@ class Producer:
         now_ms = self._router.runtime.clock.monotonic_ms()
         if isinstance(error, KctlError) and now_ms >= posted.deadline_ms:
             batch.error = out_of_time(error, self._timeout_ms)
+            self._settle_numbers(batch)
         else:
             await self.write([batch], posted.deadline_ms)
         return batch
@@ -429,15 +437,7 @@ class Producer:
         """Send at most one batch per partition, until each is written, has failed permanently, or
         the deadline passes."""
         clock = self._router.runtime.clock
-        if self._transaction is not None:
-            try:
-                await self._transaction.add(batch.partition for batch in batches)
-            except KctlError:
-                for batch in batches:
-                    batch.is_sent = False
-                raise
-        for batch in batches:
-            self._number(batch)
+        await self._prepare(batches)
         by_partition = {batch.partition: batch for batch in batches}
         data = {batch.partition: batch.builder.build() for batch in batches}
         if self._acks == ACKS_NONE:
@@ -459,6 +459,20 @@ class Producer:
                 break
             await sleep(self._router.runtime.scheduler, wait_ms)
             wait_ms = min(2 * wait_ms, _BACKOFF_MS << _BACKOFF_DOUBLINGS_MAX)
+
+    async def _prepare(self, batches: list[PartitionBatch]) -> None:
+        """Number batches, whose partitions are in the transaction then, if there is one."""
+        try:
+            if self._transaction is not None:
+                await self._transaction.add(batch.partition for batch in batches)
+            elif self._numbers.is_in_doubt:
+                await self._numbers.begin_epoch(self._router)
+        except KctlError:
+            for batch in batches:
+                batch.is_sent = False
+            raise
+        for batch in batches:
+            self._number(batch)
 
     def _next_deadline_ms(self) -> int:
         return self._router.runtime.clock.monotonic_ms() + self._timeout_ms
@@ -494,31 +508,27 @@ class Producer:
         return None if self._magic == 2 else ""
 
     def _number(self, batch: PartitionBatch) -> None:
-        if self._producer_id == NO_PRODUCER_ID or not isinstance(batch.builder, RecordBatchBuilder):
+        builder = batch.builder
+        if not isinstance(builder, RecordBatchBuilder) or builder.base_sequence != NO_SEQUENCE:
+            return  # the latter of `write_again`: it was sent under this number
+        # An epoch may have begun since the batch was made.
+        numbers = self._numbers
+        builder.producer_id, builder.producer_epoch = numbers.producer_id, numbers.producer_epoch
+        builder.base_sequence = numbers.take(batch.partition, builder.count)
+
+    def _settle_numbers(self, batch: PartitionBatch) -> None:
+        """Let the next batch have the numbers of one that was rejected for its records: the broker
+        expects them. After any other failure that is unknown."""
+        builder, outcome, error = batch.builder, batch.outcome, batch.error
+        if not isinstance(builder, RecordBatchBuilder):
             return
-        if batch.builder.base_sequence != NO_SEQUENCE:
-            return  # of `batch_of`: it was sent under this number
-        sequence = self._sequences.get(batch.partition, 0)
-        batch.builder.base_sequence = sequence
-        self._sequences[batch.partition] = (sequence + batch.builder.count) % _SEQUENCE_END
-
-    def _release_numbers(self, batch: PartitionBatch) -> None:
-        """Let the next batch have the numbers of one that was rejected: the broker expects them."""
-        if batch.partition in self._sequences and batch.outcome is Outcome.REJECTED:
-            assert isinstance(batch.builder, RecordBatchBuilder)
-            self._sequences[batch.partition] = batch.builder.base_sequence
-
-    async def _get_producer_id(self) -> None:
-        if await self._router.max_version(ApiKey.INIT_PRODUCER_ID) < 0:
+        if outcome not in (Outcome.REJECTED, Outcome.UNKNOWN):
             return
-        from kctl.protocol.messages.init_producer_id import InitProducerIdRequest
-
-        request = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=60_000)
-        response = await self._router.send_to_any(request)
-        # Not authorized (before KIP-679 a separate permission was required): do not number batches.
-        if response.error_code == 0:
-            self._producer_id = response.producer_id
-            self._producer_epoch = response.producer_epoch
+        code = error.code if isinstance(error, ApiError) else None
+        if code not in _OF_RECORDS and self._numbers.doubt():
+            return
+        if outcome is Outcome.REJECTED and code not in _OUT_OF_STEP:
+            self._numbers.give_back(batch.partition, builder.base_sequence)
 
 
 async def wait_for_topic(router: "Router", topic: str) -> int:

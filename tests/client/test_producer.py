@@ -2,10 +2,13 @@
 
 import pytest
 
-from kctl.client.producer import BATCH_BYTES_MAX, NewRecord, Producer
+from kctl.client.batch_numbers import EPOCH_MAX
+from kctl.client.producer import BATCH_BYTES_MAX, NewRecord, Outcome, Producer
+from kctl.client.producer_transaction import ProducerTransaction
 from kctl.errors import UnsupportedVersionError
 from kctl.protocol.api_keys import ApiKey
 from kctl.protocol.error_codes import ApiError, ErrorCode
+from kctl.protocol.messages.add_partitions_to_txn import AddPartitionsToTxnResponse
 from kctl.protocol.messages.init_producer_id import InitProducerIdResponse
 from kctl.protocol.messages.produce import (
     PartitionProduceResponse,
@@ -136,6 +139,115 @@ def test_a_permanent_error_is_reported_at_once(broker, produce):
 
     assert result.error.code == ErrorCode.MESSAGE_TOO_LARGE
     assert len(broker.requests(ApiKey.PRODUCE)) == 1
+
+
+def numbers(broker):
+    """Return producer id, epoch, partition and sequence of all received batches, in order."""
+    return [
+        (batch.producer_id, batch.producer_epoch, partition, batch.base_sequence)
+        for partition, batch in sent(broker)
+    ]
+
+
+@pytest.fixture
+def short_producer(broker, router_of):
+    """A producer whose time is over before its first retry."""
+    return Producer(router_of(broker), "t", timeout_ms=90)
+
+
+def write(producer, run, *partitions):
+    """Write a record to each of `partitions`; return the outcomes."""
+    results = run(producer.send([NewRecord(value=b"v", partition=it) for it in partitions]))
+    return [it.outcome for it in results]
+
+
+@pytest.mark.parametrize(
+    ("code", "outcome"),
+    [
+        (ErrorCode.NOT_ENOUGH_REPLICAS, Outcome.UNKNOWN),
+        (ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND, Outcome.UNKNOWN),
+        (ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, Outcome.REJECTED),
+        (ErrorCode.UNKNOWN_PRODUCER_ID, Outcome.REJECTED),
+        (ErrorCode.INVALID_PRODUCER_EPOCH, Outcome.REJECTED),
+        (ErrorCode.TOPIC_AUTHORIZATION_FAILED, Outcome.REJECTED),
+    ],
+)
+def test_when_the_next_number_is_unknown_an_epoch_begins(
+    broker, short_producer, run, code, outcome
+):
+    """Whether the batch, or an earlier try of it, was written or not: what follows is accepted."""
+    assert write(short_producer, run, 0, 1) == [Outcome.WRITTEN] * 2
+    broker.answer(ApiKey.PRODUCE, answering(code))
+    assert write(short_producer, run, 0) == [outcome]
+    broker.answer(ApiKey.PRODUCE, answering(ErrorCode.NONE))
+    assert write(short_producer, run, 0, 1) == [Outcome.WRITTEN] * 2
+    assert write(short_producer, run, 0, 1) == [Outcome.WRITTEN] * 2
+
+    assert numbers(broker) == [
+        (7, 0, 0, 0), (7, 0, 1, 0), (7, 0, 0, 1), (7, 1, 0, 0), (7, 1, 1, 0), (7, 1, 0, 1),
+        (7, 1, 1, 1),
+    ]  # fmt: skip
+
+
+def test_a_batch_that_is_refused_for_its_records_leaves_its_numbers_to_the_next(
+    broker, short_producer, run
+):
+    broker.answer(ApiKey.PRODUCE, answering(ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.NONE))
+
+    write(short_producer, run, 0)
+    write(short_producer, run, 0)
+
+    assert numbers(broker) == [(7, 0, 0, 0), (7, 0, 0, 0)]
+
+
+def test_after_the_last_epoch_comes_another_producer_id(broker, short_producer, run):
+    broker.answer(
+        ApiKey.INIT_PRODUCER_ID,
+        InitProducerIdResponse(producer_id=7, producer_epoch=EPOCH_MAX),
+        InitProducerIdResponse(producer_id=8, producer_epoch=0),
+    )
+    broker.answer(ApiKey.PRODUCE, answering(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, ErrorCode.NONE))
+
+    write(short_producer, run, 0)
+    write(short_producer, run, 0)
+
+    assert numbers(broker) == [(7, EPOCH_MAX, 0, 0), (8, 0, 0, 0)]
+
+
+def test_after_a_write_that_was_given_up_an_epoch_begins(broker, router_of, run, loop):
+    producer = Producer(router_of(broker), "t")
+    broker.hold(ApiKey.PRODUCE)
+    given_up = loop.scheduler.spawn(producer.send([NewRecord(value=b"v", partition=0)]))
+    loop.until(lambda: broker.requests(ApiKey.PRODUCE))
+    given_up.cancel()
+    loop.until(lambda: given_up.done)
+    broker.release()
+
+    write(producer, run, 0)
+
+    assert numbers(broker) == [(7, 0, 0, 0), (7, 1, 0, 0)]
+
+
+def test_a_transaction_keeps_its_epoch_and_the_numbers_that_are_out_of_step(broker, router_of, run):
+    router = router_of(broker)
+    broker.answer(ApiKey.ADD_PARTITIONS_TO_TXN, AddPartitionsToTxnResponse())
+    producer = Producer(router, "t", transaction=ProducerTransaction(router, "x"), timeout_ms=90)
+    broker.answer(ApiKey.PRODUCE, answering(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER))
+
+    assert write(producer, run, 0) == [Outcome.REJECTED]
+    write(producer, run, 0)
+
+    assert numbers(broker) == [(7, 0, 0, 0), (7, 0, 0, 1)]
+
+
+@pytest.mark.parametrize("code", [ErrorCode.INVALID_RECORD, ErrorCode.TOPIC_AUTHORIZATION_FAILED])
+def test_old_formats_have_no_numbers_to_begin_with(make_broker, produce, code):
+    broker = make_broker({"t": 1}, versions={ApiKey.PRODUCE: (0, 2)})
+    broker.answer(ApiKey.PRODUCE, answering(code))
+
+    [result] = produce(broker, [NewRecord(value=b"v", partition=0)])
+
+    assert result.outcome is Outcome.REJECTED
 
 
 def test_an_unauthorized_producer_works_without_a_producer_id(broker, produce):

@@ -138,6 +138,26 @@ def test_a_broker_that_does_not_answer_ends_a_message_at_its_limit(kafka, single
     assert len(singles) == 1
 
 
+@pytest.mark.parametrize("handled", [False, True], ids=["not written", "written"])
+def test_messages_after_one_of_unknown_outcome_are_written(kafka, singles, handled):
+    kafka.create_topic(topic := f"unknown-{handled}")
+    with sync(kafka) as producer:
+        producer.send(KeyedMessage(topic, b"0"))
+        inner = producer._client.core._wire._topic(topic)._producer
+        limit_ms, inner._timeout_ms = inner._timeout_ms, 300
+        with (
+            kafka.inject_disconnect("Produce", handled=handled, times=None) as fault,
+            pytest.raises(KctlError),
+        ):
+            producer.send(KeyedMessage(topic, b"1"))
+        assert fault.hits
+        inner._timeout_ms = limit_ms
+        for n in range(2, 5):
+            producer.send(KeyedMessage(topic, b"%d" % n))
+    assert singles
+    assert values(kafka, topic) == [b"0", *[b"1"] * handled, b"2", b"3", b"4"]
+
+
 def test_a_message_that_cannot_be_encoded_fails_alone(kafka, singles):
     kafka.create_topic("bad")
     with sync(kafka) as producer:
