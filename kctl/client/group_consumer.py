@@ -62,13 +62,14 @@ class GroupConsumer:
     async def poll(self) -> list[FetchedRecord]:
         """Return the next records, or none if none arrived in time; join the group if necessary."""
         self._member.check()
-        if self._member.must_rejoin or self._reader is None:
-            await self._commit()
-            self._reader = await self._join()
         now_ms = self._router.runtime.clock.monotonic_ms()
         if now_ms >= self._next_commit_ms:
             self._next_commit_ms = now_ms + COMMIT_INTERVAL_MS
             await self._commit()
+        # A commit, too, may show that the partitions belong to another member.
+        if self._member.must_rejoin or self._reader is None:
+            await self._commit()
+            self._reader = await self._join()
         if not self._reader.positions:
             await sleep(self._router.runtime.scheduler, _IDLE_MS)
             return []

@@ -152,7 +152,8 @@ class Consumer(_Client):
         """Yield records for ever, or until none arrives within consumer.timeout.ms:
         ConsumerTimeoutError. Otherwise it raises as `poll` does."""
         while True:
-            self._attend(self._iteration_ms())
+            if self._unread and self._core.is_due:
+                self._attend(self._iteration_ms())
             if not self._unread:
                 found = self.poll(self._iteration_ms())
                 if not found:
@@ -283,7 +284,8 @@ class AioConsumer(_Client):
     async def __aiter__(self) -> AsyncIterator[ConsumedMessage]:
         """See `Consumer.__iter__`."""
         while True:
-            await self._attend(self._iteration_ms())
+            if self._unread and self._core.is_due:
+                await self._attend(self._iteration_ms())
             if not self._unread:
                 found = await self.poll(self._iteration_ms())
                 if not found:

@@ -21,7 +21,7 @@ from operator import itemgetter
 
 from kctl.client.bootstrap_servers import parse_servers
 from kctl.client.consumer import FetchedRecord, PartitionReader
-from kctl.client.group_member import GroupMember
+from kctl.client.group_member import GroupMember, MemberState
 from kctl.client.offsets import (
     OffsetsClient,
     commit_codes,
@@ -177,7 +177,11 @@ class ConsumerCore:
     @property
     def is_due(self) -> bool:
         """Return whether `attend` has something to do; any thread may ask."""
-        return self._has_lost_partitions() or self._is_commit_due()
+        # Asked for each message of an iteration.
+        if self._runtime.clock.monotonic_ms() >= self._next_commit_ms:
+            return True
+        member = self._member
+        return member is not None and member.state is not MemberState.STABLE
 
     async def attend(self, timeout_ms: int, held: Mapping[TopicPartition, int]) -> None:
         """Do what is due before the caller hands out records that it polled earlier: commit, at

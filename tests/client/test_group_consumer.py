@@ -3,6 +3,7 @@
 import pytest
 
 from kctl.client.assignment import encode_assignment
+from kctl.client.consumer import FetchedRecord
 from kctl.client.group_consumer import GroupConsumer
 from kctl.model import Position, PositionKind, TopicPartition
 from kctl.protocol.api_keys import ApiKey
@@ -12,8 +13,13 @@ from kctl.protocol.messages.fetch import FetchResponse
 from kctl.protocol.messages.heartbeat import HeartbeatResponse
 from kctl.protocol.messages.join_group import JoinGroupResponse
 from kctl.protocol.messages.leave_group import LeaveGroupResponse
-from kctl.protocol.messages.offset_commit import OffsetCommitResponse
+from kctl.protocol.messages.offset_commit import (
+    OffsetCommitResponse,
+    OffsetCommitResponsePartition,
+    OffsetCommitResponseTopic,
+)
 from kctl.protocol.messages.sync_group import SyncGroupResponse
+from kctl.records.record import Record
 from tests.support.offset_answers import committed, partition_log
 
 P0, P1 = (TopicPartition("t", number) for number in range(2))
@@ -74,6 +80,25 @@ def test_without_its_positions_and_ends_nothing_is_read(broker, consumer, run, a
     assert caught.value.code == REFUSED
     assert not consumer.is_done
     assert broker.requests(ApiKey.FETCH) == []
+
+
+def test_a_commit_that_shows_a_rebalance_comes_before_the_next_records(broker, consumer, run):
+    run(consumer.poll())
+    fetches = len(broker.requests(ApiKey.FETCH))
+    consumer.processed(
+        [FetchedRecord("t", 0, Record(offset=5, timestamp=0, key=None, value=b""), 0)]
+    )
+    consumer._next_commit_ms = 0
+    item = OffsetCommitResponsePartition(error_code=int(ErrorCode.UNKNOWN_MEMBER_ID))
+    topics = [OffsetCommitResponseTopic(name="t", partitions=[item])]
+    broker.answer(ApiKey.OFFSET_COMMIT, OffsetCommitResponse(topics=topics))
+    broker.answer(ApiKey.OFFSET_FETCH, committed(t1=7))
+    broker.answer(ApiKey.SYNC_GROUP, SyncGroupResponse(assignment=encode_assignment([P1])))
+
+    run(consumer.poll())
+
+    [request] = broker.requests(ApiKey.FETCH)[fetches:]
+    assert [it.partition for it in request.body.topics[0].partitions] == [1]
 
 
 def test_after_a_join_that_could_not_begin_the_old_assignment_is_not_read(broker, consumer, run):

@@ -333,6 +333,19 @@ def test_another_subscription_commits_only_what_was_handed_out(kafka):
         assert take(consumer, 1) == [4]
 
 
+def test_a_member_leaves_between_polls_that_are_far_apart_but_not_during_a_poll(kafka):
+    fill(kafka, "paused", count=0)
+    given = settings(kafka, group_id="paused", max_poll_interval_ms=500)
+    left = kafka.request_count("LeaveGroup")
+    with Consumer(given) as consumer:
+        consumer.subscribe(["paused"])
+        assert consumer.poll(1_200) == []
+        assert kafka.request_count("LeaveGroup") == left
+        wait_for(lambda: kafka.request_count("LeaveGroup") > left, lambda: "it stays")
+        kafka.produce("paused", "1")
+        assert take(consumer, 1) == [1]
+
+
 def test_no_message_in_time_is_an_error_of_the_iteration(kafka):
     (partition,) = fill(kafka, "silent", count=0)
     with Consumer(settings(kafka, consumer_timeout_ms=50)) as consumer:
