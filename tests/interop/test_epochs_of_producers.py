@@ -1,4 +1,4 @@
-"""kctl's producer on kctl and on Apache Kafka 2.7.2: the epoch after a batch that was not written."""
+"""kctl's producer on kctl and on Apache Kafka 2.7.2: the epoch after a batch that is lost."""
 
 import pytest
 
