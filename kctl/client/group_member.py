@@ -99,8 +99,8 @@ class GroupMember:
         for the rebalance timeout."""
         self._stop_heartbeats()
         self._fatal = None
-        # Until it has joined, whatever fails: an earlier assignment is no longer its own.
-        self.state = MemberState.REJOIN
+        # Whatever fails below: an earlier assignment is no longer its own.
+        self.rejoin()
         for _ in range(_JOINS_MAX):
             try:
                 joined = await self._join_group()
