@@ -81,10 +81,13 @@ class ClusterSource:
 
 
 async def fetched_records(
-    router: "Router", offsets: Mapping[TopicPartition, int]
+    router: "Router",
+    offsets: Mapping[TopicPartition, int],
+    *,
+    isolation_level: int = READ_COMMITTED,
 ) -> dict[TopicPartition, Record]:
-    """Return the committed records of a cluster at these offsets; without those that no longer
-    exist."""
+    """Return the records of a cluster at these offsets; without those that no longer exist, or are
+    not visible at the isolation level."""
     found: dict[TopicPartition, Record] = {}
     if not offsets:
         return found
@@ -92,7 +95,7 @@ async def fetched_records(
         router,
         dict(offsets),
         {it: offset + 1 for it, offset in offsets.items()},
-        isolation_level=READ_COMMITTED,
+        isolation_level=isolation_level,
     )
     try:
         while not reader.is_done:

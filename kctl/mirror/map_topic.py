@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 from kctl.client.consumer import PartitionReader
 from kctl.client.offsets import OffsetsClient
-from kctl.errors import NotFoundError, UsageError
+from kctl.errors import KctlError, NotFoundError, UsageError
 from kctl.mirror.formats import (
     MirrorPosition,
     decode_run,
@@ -14,11 +14,22 @@ from kctl.mirror.formats import (
     parse_position,
 )
 from kctl.mirror.offset_map import OffsetMap
+from kctl.mirror.settings import TRANSACTION_TIMEOUT_MS
 from kctl.model import TopicPartition
-from kctl.protocol.constants import READ_COMMITTED
+from kctl.protocol.constants import READ_COMMITTED, READ_UNCOMMITTED
+from kctl.runtime.future import sleep
 
 if TYPE_CHECKING:
     from kctl.client.router import Router
+
+# How long a reader of a map waits for transactions that may hide runs: a coordinator looks for
+# those that have timed out every ten seconds, and may be moving.
+HIDDEN_MS_MAX = TRANSACTION_TIMEOUT_MS + 30_000
+_WAIT_MS = 200
+
+
+class HiddenRunsError(KctlError):
+    """A transaction that does not end hides runs of a map."""
 
 
 async def read_map(
@@ -26,7 +37,8 @@ async def read_map(
 ) -> dict[TopicPartition, OffsetMap]:
     """Return the map of each source partition that mirror `name` has copied, or of `sources` only.
 
-    `target` is the cluster that the mirror writes to. Raise NotFoundError if it has no such mirror.
+    `target` is the cluster that the mirror writes to. Raise NotFoundError if it has no such mirror,
+    HiddenRunsError if a transaction in the map does not end.
     """
     partition = TopicPartition(map_topic_of(name), 0)
     view = await target.refresh([partition.topic])
@@ -34,15 +46,13 @@ async def read_map(
         raise NotFoundError(
             f"The target has no mirror {name}", hint=f"it would have the topic {partition.topic}"
         )
-    offsets = OffsetsClient(target)
-    start = (await offsets.earliest([partition]))[partition]
-    end = (await offsets.latest([partition], isolation_level=READ_COMMITTED))[partition]
-    for listed in (start, end):
-        if listed.error is not None:
-            raise listed.error
+    start = (await OffsetsClient(target).earliest([partition]))[partition]
+    if start.error is not None:
+        raise start.error
+    end = await _stable_end(target, partition)
     maps: dict[TopicPartition, OffsetMap] = {}
     reader = PartitionReader(
-        target, {partition: start.offset}, {partition: end.offset}, isolation_level=READ_COMMITTED
+        target, {partition: start.offset}, {partition: end}, isolation_level=READ_COMMITTED
     )
     try:
         while not reader.is_done:
@@ -53,6 +63,34 @@ async def read_map(
     finally:
         reader.close()
     return maps
+
+
+async def _stable_end(target: "Router", partition: TopicPartition) -> int:
+    """Return the end of the map's partition, once no transaction is open before it.
+
+    All workers of a mirror write to this partition. The transaction of one that died hides what the
+    others have committed behind it: a map without these runs would translate offsets past them.
+    """
+    clock = target.runtime.clock
+    end = await _end(target, partition, READ_UNCOMMITTED)
+    deadline_ms = clock.monotonic_ms() + HIDDEN_MS_MAX
+    while (stable := await _end(target, partition, READ_COMMITTED)) < end:
+        if clock.monotonic_ms() >= deadline_ms:
+            raise HiddenRunsError(
+                f"{partition} of the target cannot be read from offset {stable} on: a transaction"
+                " is open there and does not end",
+                hint=f"kctl txn hanging --topic {partition.topic} shows it, kctl txn abort ends it",
+            )
+        await sleep(target.runtime.scheduler, _WAIT_MS)
+    return end
+
+
+async def _end(target: "Router", partition: TopicPartition, isolation_level: int) -> int:
+    offsets = OffsetsClient(target)
+    listed = (await offsets.latest([partition], isolation_level=isolation_level))[partition]
+    if listed.error is not None:
+        raise listed.error
+    return listed.offset
 
 
 async def read_positions(target: "Router", name: str) -> dict[TopicPartition, MirrorPosition]:

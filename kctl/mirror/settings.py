@@ -6,6 +6,9 @@ from dataclasses import field
 from kctl.lazy_dataclass import dataclass
 from kctl.mirror.loss import OnLoss
 
+# A transaction that its worker abandons holds up readers of the target for this long.
+TRANSACTION_TIMEOUT_MS = 60_000
+
 
 @dataclass(frozen=True, slots=True)
 class MirrorSettings:

@@ -5,14 +5,17 @@ of the first copied record at or after it. Beyond what the mirror has copied not
 and nothing is guessed.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from kctl.client.consumer import PartitionReader
 from kctl.lazy_dataclass import dataclass
 from kctl.mirror.formats import MirrorPosition
 from kctl.mirror.map_topic import check_source, read_map, read_positions
 from kctl.mirror.offset_map import OffsetMap
 from kctl.model import TopicPartition
+from kctl.protocol.constants import READ_COMMITTED
 
 if TYPE_CHECKING:
     from kctl.admin.admin_client import AdminClient
@@ -67,17 +70,24 @@ class Translator:
 
     def to_source(self, partition: TopicPartition, offset: int) -> Translation:
         """Translate an offset of the target."""
+        written = self.written(partition)
+        if written is None:
+            return Translation(partition, offset, reason="the mirror has written nothing to it")
+        source, end = written
+        if offset > end:
+            reason = f"the mirror has written up to offset {end}"
+            return Translation(partition, offset, source, reason=reason)
+        # At the end the mirror's position is past what it left out, such as aborted records.
+        at = self.done(source) if offset == end else self.maps[source].to_source(offset)
+        return Translation(partition, offset, source, at)
+
+    def written(self, partition: TopicPartition) -> tuple[TopicPartition, int] | None:
+        """Return the source of a partition of the target, and the offset after the last record that
+        was copied from there; None if the mirror has written nothing to it."""
         for source, offsets in self.maps.items():
-            if not offsets.runs or offsets.runs[-1].target != partition:
-                continue
-            end = max(run.target_end for run in offsets.runs)
-            if offset > end:
-                reason = f"the mirror has written up to offset {end}"
-                return Translation(partition, offset, source, reason=reason)
-            # At the end the mirror's position is past what it left out, such as aborted records.
-            at = self.done(source) if offset == end else offsets.to_source(offset)
-            return Translation(partition, offset, source, at)
-        return Translation(partition, offset, reason="the mirror has written nothing to it")
+            if offsets.runs and offsets.runs[-1].target == partition:
+                return source, max(run.target_end for run in offsets.runs)
+        return None
 
     def done(self, partition: TopicPartition) -> int:
         """Return the source offset up to which the mirror has copied."""
@@ -103,8 +113,9 @@ async def translate_offsets(
 ) -> list[Translation]:
     """Return the translations of offsets by the map of mirror `name` in `target`."""
     translator = await read_translator(target, name)
-    translate = translator.to_source if to_source else translator.to_target
-    return [translate(partition, offset) for partition, offset in offsets]
+    if to_source:
+        return await _to_source(translator, target, offsets)
+    return [translator.to_target(partition, offset) for partition, offset in offsets]
 
 
 async def translate_group_of(
@@ -129,9 +140,43 @@ async def translate_group(
     from kctl.admin.committed_offsets import committed_offsets
 
     committed = await committed_offsets(admin, group)
-    translate = translator.to_source if to_source else translator.to_target
-    return [
-        translate(partition, found.offset)
-        for partition, found in sorted(committed.items())
-        if found.offset >= 0
-    ]
+    offsets = [(it, found.offset) for it, found in sorted(committed.items()) if found.offset >= 0]
+    if to_source:
+        return await _to_source(translator, admin, offsets)
+    return [translator.to_target(partition, offset) for partition, offset in offsets]
+
+
+async def _to_source(
+    translator: Translator, target: "AdminClient", offsets: Iterable[tuple[TopicPartition, int]]
+) -> list[Translation]:
+    """Translate offsets of the target. A consumer that is at the end there commits the offset after
+    the marker of the mirror's last transaction: it has read what the mirror has written."""
+    found: list[Translation] = []
+    for partition, offset in offsets:
+        written = translator.written(partition)
+        at = offset
+        if written is not None and offset > written[1]:
+            at = written[1] if await _is_empty(target, partition, written[1], offset) else offset
+        found.append(replace(translator.to_source(partition, at), offset=offset))
+    return found
+
+
+async def _is_empty(target: "AdminClient", partition: TopicPartition, first: int, end: int) -> bool:
+    """Return whether a partition has no committed records from offset `first` to `end`; False if
+    that is not known."""
+    start = (await target.offsets.earliest([partition]))[partition]
+    stable = (await target.offsets.latest([partition], isolation_level=READ_COMMITTED))[partition]
+    if start.error is not None or stable.error is not None:
+        return False
+    if start.offset > first or stable.offset < end:
+        return False
+    reader = PartitionReader(
+        target.router, {partition: first}, {partition: end}, isolation_level=READ_COMMITTED
+    )
+    try:
+        while not reader.is_done:
+            if await reader.poll():
+                return False
+    finally:
+        reader.close()
+    return True

@@ -35,13 +35,13 @@ from kctl.mirror.formats import (
 from kctl.mirror.joined_batches import join_small
 from kctl.mirror.kept_choice import NOT_KEPT
 from kctl.mirror.loss import Loss, LossKind, OnLoss
-from kctl.mirror.map_topic import read_map
+from kctl.mirror.map_topic import HiddenRunsError, read_map
 from kctl.mirror.offset_map import OffsetMap, continues, joined
 from kctl.mirror.partition_report import PartitionReport, TurnCounts
 from kctl.mirror.position_commits import commit_positions, positions_after
 from kctl.mirror.raw_batches import NOT_MAPPED, CopiedRange, keyed_batches
 from kctl.mirror.record_changes import Change, change_ranges
-from kctl.mirror.settings import MirroredTopics, MirrorSettings
+from kctl.mirror.settings import TRANSACTION_TIMEOUT_MS, MirroredTopics, MirrorSettings
 from kctl.mirror.starting_positions import Beginnings, StartingPositions
 from kctl.mirror.target_writer import OF_BATCHES, TOO_LARGE, TargetWriter, WriteFailedError
 from kctl.mirror.witness import changed_since, rewritten_before
@@ -55,8 +55,6 @@ if TYPE_CHECKING:
     from kctl.client.router import Router
     from kctl.mirror.sources import MirrorSource, ReadBatches
 
-# A transaction that its worker abandons holds up readers of the target for this long.
-TRANSACTION_TIMEOUT_MS = 60_000
 # How long a worker tries again without any progress.
 FAILURES_IN_A_ROW_MAX = 60
 _BACKOFF_MS = 500
@@ -81,7 +79,7 @@ _REJOIN = frozenset(
 # A permission that is missing stays missing until someone acts.
 _FORBIDDEN = frozenset(AUTHORIZATION_ERRORS.values())
 _UNSUPPORTED = ErrorCode.UNSUPPORTED_VERSION
-_HOPELESS = (UsageError, CorruptDataError)
+_HOPELESS = (UsageError, CorruptDataError, HiddenRunsError)
 # Of a partition whose end cannot be read now.
 _UNKNOWN_END = 1 << 62
 _NOTHING_BEGUN = Beginnings({}, {}, {})

@@ -224,3 +224,20 @@ def test_a_group_is_not_moved_past_what_others_wrote_to_the_target(clusters, swi
     assert not report.groups
     _, err = switch("others", "--yes", expected=1)
     assert "copies nothing that others reads" in err
+
+
+def test_a_group_at_the_end_of_the_target_goes_back_to_the_end_of_the_source(clusters, switch):
+    """A consumer at the end commits the offset after the marker of the mirror's transaction."""
+    values = mirrored(clusters, "read-out")
+    begin(clusters.source, "read-out", "read-out", 0)
+    switch("read-out", "--yes")
+    end = clusters.target.records("read-out", 0)[-1].offset + 1
+    begin(clusters.target, "read-out", "read-out", end + 1)
+    found, _ = switch("read-out", "--back", "--yes")
+    assert [(it["offset"], it["status"]) for it in found] == [(end + 1, "moved")]
+    clusters.produce("read-out", [b"next"])
+    assert consume(clusters.source, "read-out", "read-out", 1) == [b"next"]
+    assert len(values) > 1
+    begin(clusters.target, "read-out", "read-out", end + 2)
+    found, _ = switch("read-out", "--back", "--yes", expected=1)
+    assert found[0]["status"] == f"refused: the mirror has written up to offset {end}"
