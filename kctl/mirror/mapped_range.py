@@ -36,10 +36,11 @@ def mapped_ranges(
     """Return the parts of both ranges (end exclusive) that the mirror has copied.
 
     `position` was read before the map, which therefore covers it. What only one side still holds is
-    left out; so are records before the mirror's beginning and after its position.
+    left out; so are records before the mirror's beginning and after its position. Without runs, the
+    target has nothing of what precedes the position.
     """
     if not offsets.runs:
-        return (source[0], source[0]), (target[0], target[0])
+        return _passed(offsets, position, source), (target[0], target[0])
     begin = offsets.runs[0]
     done = offsets.source_end if position is None else position.offset
     first = max(source[0], begin.source_offset, offsets.to_source(target[0]) or 0)
@@ -48,13 +49,38 @@ def mapped_ranges(
     return (first, end), (there, max(there, min(target[1], offsets.to_target(end) or 0)))
 
 
-def map_gap(offsets: OffsetMap, source: tuple[int, int], target: tuple[int, int]) -> str:
+def _passed(
+    offsets: OffsetMap, position: MirrorPosition | None, source: tuple[int, int]
+) -> tuple[int, int]:
+    """Return what of the source a mirror without runs has passed: what it should have copied."""
+    first, done = source[0], 0 if position is None else position.offset
+    begin = offsets.begin
+    if begin is not None and position is not None and begin.copy == position.copy:
+        first = max(first, begin.source_offset)
+    return first, max(first, min(source[1], done))
+
+
+def map_gap(
+    offsets: OffsetMap,
+    position: MirrorPosition | None,
+    source: tuple[int, int],
+    target: tuple[int, int],
+) -> str:
     """Return a sentence if both sides hold records from before the map's beginning; else nothing.
 
     The map's topic may have been deleted and begun again. If the map says where the mirror began,
     what precedes its first run was left out, and the target's records there are of others.
     """
-    if not offsets.runs or offsets.covers(source[0]):
+    if not offsets.runs:
+        first, end = _passed(offsets, position, source)
+        if first == end or offsets.begin is not None or not target[1]:
+            # A target whose end is 0 never had a record.
+            return ""
+        return (
+            "the mirror's map has nothing of the partition, although the mirror has copied up to"
+            f" offset {end} of the source, and the target has had records"
+        )
+    if offsets.covers(source[0]):
         return ""
     begin = offsets.runs[0]
     if source[0] >= begin.source_offset or target[0] >= begin.target_offset:

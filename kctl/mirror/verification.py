@@ -248,11 +248,13 @@ class _Planner:
             what = f"the mirror changes records ({changes}), which cannot be compared"
             return replace(task, obstacle=what)
         offsets = mirror.maps.get(task.source_partition, OffsetMap())
+        gap = map_gap(offsets, position, source, target)
+        if gap and not offsets.runs:
+            return replace(task, obstacle=gap)
         mine, theirs = mapped_ranges(offsets, position, source, target)
         task = replace(
-            task, source_range=mine, target_range=theirs, mapping=RunMapping(offsets),
-            gap=map_gap(offsets, source, target),
-        )  # fmt: skip
+            task, source_range=mine, target_range=theirs, mapping=RunMapping(offsets), gap=gap
+        )
         return self._without_loops(task, loops)
 
     def _without_loops(self, task: VerifyTask, loops: Loops) -> VerifyTask:
@@ -389,12 +391,18 @@ def _read_side(
 ) -> tuple[int, list[Difference]]:
     """Add the records of a side, and those that were written since; return the bytes that were
     read, and what cannot be read."""
-    place = (task.source if is_source else task.target).open(loop)
+    where = task.source if is_source else task.target
+    place = where.open(loop)
     partition = task.source_partition if is_source else task.target_partition
     first, end = task.source_range if is_source else task.target_range
     size, damages = 0, Differences()
-    # What is beyond the range may have replaced records of it while they were read.
-    for begin, stop in ((first, end), (end, place.span(partition, _EARLIEST, _LATEST)[1])):
+    for is_beyond in (False, True):
+        begin, stop = first, end
+        if is_beyond:
+            # What is beyond the range may have replaced records of it while they were read, so its
+            # end is looked up after that.
+            place = where.open(loop)
+            begin, stop = end, place.span(partition, _EARLIEST, _LATEST)[1]
         offset, is_last = begin, begin >= stop
         reader = place.reader(partition, stop)
         try:
@@ -407,7 +415,7 @@ def _read_side(
                 damages.extend(
                     unreadable_batches([*chunk.damages, *unreadable], is_source=is_source)
                 )
-                progress(max(0, min(chunk.next_offset, stop) - offset) if stop == end else 0)
+                progress(0 if is_beyond else max(0, min(chunk.next_offset, stop) - offset))
                 size += chunk.size
                 offset, is_last = chunk.next_offset, chunk.is_last
         finally:

@@ -16,6 +16,9 @@ from kctl.mirror.verification import VerifyRequest, plan_verification, verify_pa
 from kctl.model import TopicPartition
 from kctl.runtime.real import make_runtime
 from kctl.runtime.trace import NullTrace
+from tests.mirror.conftest import Clusters
+from tests.mirror.mirrored_pair import NAME, mirrored_pair
+from tests.mirror.proof_support import records_of
 
 
 def values(first, end, text=b"v"):
@@ -182,6 +185,35 @@ def test_the_map_is_gone(clusters):
     assert list(verified(clusters, "unmapped")) == [
         "the mirror's map begins at offset 20 of the source, and older records are at the target"
     ]
+
+
+def test_the_map_is_gone_and_nothing_was_copied_since(clusters):
+    begin(clusters, "mapless")
+    delete_topic(clusters, "target", map_topic_of("m"))
+    assert not clusters.mirror("mapless").has_failed
+    obstacle = (
+        "the mirror's map has nothing of the partition, although the mirror has copied up to"
+        " offset 20 of the source, and the target has had records"
+    )
+    assert verified(clusters, "mapless") == {obstacle: 1}
+    delete_records(clusters, "target", "mapless", 20)
+    assert verified(clusters, "mapless") == {obstacle: 1}
+
+
+def test_a_position_in_a_partition_of_which_the_target_never_had_a_record():
+    with mirrored_pair(records_of(12), [], 10) as (source, target):
+        assert verified(Clusters(source, target), "orders", NAME) == {"missing": 10}
+
+
+def test_a_partition_without_committed_records_has_nothing_to_compare(clusters):
+    """Nor has one of which nothing was copied yet."""
+    clusters.source.create_topic("aborted")
+    assert not clusters.mirror("aborted").has_failed
+    clusters.target.produce("aborted", b"of others", partition=0)
+    clusters.produce("aborted", values(0, 5), transaction="aborted", commit=False)
+    assert not clusters.mirror("aborted").has_failed
+    clusters.produce("aborted", values(5, 10))
+    assert verified(clusters, "aborted") == {}
 
 
 def test_the_position_is_gone(clusters):

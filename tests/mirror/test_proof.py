@@ -234,6 +234,17 @@ def test_with_a_map_every_record_has_its_offset():
     assert proved(source, log(shifted), RunsMap(offsets)).equal == 0
 
 
+@pytest.mark.parametrize("size", [1, 7, 100, 1_000])
+def test_with_a_map_records_that_were_lost_around_the_end_of_a_window_are_missing(size):
+    lost = {500, *range(990, 1_011), *range(1_990, 2_000)}
+    copied = [record for record in RECORDS if record.offset not in lost]
+    offsets = {record.offset: n for n, record in enumerate(copied)}
+    source = MemoryLog(batched(RECORDS, size))
+    result = proved(source, target_of(copied, size), RunsMap(offsets))
+    assert result.differences.counts == {DifferenceKind.MISSING: len(lost)}
+    assert result.equal == len(copied)
+
+
 @pytest.mark.parametrize("size", [1, 64])
 @pytest.mark.parametrize("has_map", [False, True])
 def test_records_after_the_ends_are_not_compared(size, has_map):

@@ -6,10 +6,13 @@ from functools import partial
 import pytest
 
 from kctl.errors import NotFoundError
+from kctl.mirror.comparison import Comparison
 from kctl.mirror.places import DirectoryPlace, Loop
 from kctl.mirror.renames import parse_rename
 from kctl.mirror.verification import VerifyRequest, plan_verification, verify_partition
 from kctl.model import Position, PositionKind
+from kctl.records.builder import build_batch
+from kctl.records.record import Record
 from kctl.runtime.real import make_runtime
 from kctl.runtime.real.disk import RealDisk
 from kctl.runtime.trace import NullTrace
@@ -120,3 +123,26 @@ def test_a_segment_that_the_target_lacks_is_missing(directories):
         ("missing", 180, 180, 20, ()),
     ]
     assert found.deleted_at_source == 100
+
+
+def test_last_values_that_are_replaced_while_they_are_read_are_not_judged(tmp_path):
+    disk, at = RealDisk(), 1_600_000_000_000
+
+    def write(side, first, *values):
+        records = [Record(first + n, at, key, value, ()) for n, (key, value) in enumerate(values)]
+        write_segment(disk, tmp_path / side / "t-0", first, [build_batch(records)])
+
+    write("source", 0, (b"a", b"1"), (b"b", b"1"))
+    write("target", 0, (b"b", b"1"), (b"a", b"2"))
+    source, target = (DirectoryPlace((str(tmp_path / it),)) for it in ("source", "target"))
+    request = VerifyRequest(source, target, comparison=Comparison.LAST_VALUES)
+    with Loop(partial(make_runtime, NullTrace())) as loop:
+        [task] = plan_verification(request, loop)
+    written = []
+
+    def progress(_offsets):
+        if not written:
+            written.append(write("source", 2, (b"a", b"2")))
+
+    found = verify_partition(task, progress)
+    assert (found.result.equal, rows(found), found.pending_keys) == (1, [], 1)

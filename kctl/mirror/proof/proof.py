@@ -337,15 +337,17 @@ class PartitionProof:
         """Return the region up to the lower of both windows' last offsets; None to decode more."""
         source, target = self._source, self._target
         expected = mapping.target_offsets(source.records.offsets)
+        # A record that was not copied belongs to the last one before it that was.
+        reached = np.maximum.accumulate(expected)
         ends = [
             int(offsets[-1]) if len(offsets) else -1
-            for offsets in (expected, target.records.offsets)
+            for offsets in (reached, target.records.offsets)
         ]
         bounds = [
             end for end, side in zip(ends, (source, target), strict=True) if not side.is_exhausted
         ]
         bound = min(bounds, default=max(ends))
-        count = int(np.flatnonzero(expected <= bound).max(initial=-1)) + 1
+        count = int(np.searchsorted(reached, bound, side="right"))
         theirs = int(np.searchsorted(target.records.offsets, bound, side="right"))
         if not count and not theirs and not is_complete:
             return None
