@@ -1,10 +1,11 @@
 """ClusterSource: a mirror's source that is a cluster of Kafka 0.8 or later."""
 
-from collections.abc import Callable, Container, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Container, Iterable, Mapping
+from functools import partial
 from typing import TYPE_CHECKING
 
 from kctl.client.consumer import PartitionReader
-from kctl.client.offsets import ListedOffset, OffsetsClient
+from kctl.client.offsets import NO_OFFSET, ListedOffset, OffsetsClient
 from kctl.mirror.groups import FoundGroups, SelectsGroup, read_groups
 from kctl.mirror.mirror_plan import TopicFacts
 from kctl.mirror.source_reader import SourceReader
@@ -12,6 +13,7 @@ from kctl.mirror.sources import BatchReader
 from kctl.mirror.topics import chosen, describe_topics
 from kctl.model import TopicPartition
 from kctl.protocol.constants import READ_COMMITTED
+from kctl.protocol.error_codes import ApiError
 from kctl.records.record import Record
 
 if TYPE_CHECKING:
@@ -55,15 +57,32 @@ class ClusterSource:
         self, partitions: Iterable[TopicPartition]
     ) -> dict[TopicPartition, ListedOffset]:
         """Ask the leaders."""
-        return await OffsetsClient(self.admin.router).earliest(list(partitions))
+        return await self._listed(partitions, OffsetsClient(self.admin.router).earliest)
 
     async def ends(
         self, partitions: Iterable[TopicPartition]
     ) -> dict[TopicPartition, ListedOffset]:
         """Ask the leaders for the last stable offsets."""
-        return await OffsetsClient(self.admin.router).latest(
-            list(partitions), isolation_level=READ_COMMITTED
-        )
+        latest = OffsetsClient(self.admin.router).latest
+        return await self._listed(partitions, partial(latest, isolation_level=READ_COMMITTED))
+
+    async def _listed(
+        self,
+        partitions: Iterable[TopicPartition],
+        ask: Callable[[list[TopicPartition]], Awaitable[dict[TopicPartition, ListedOffset]]],
+    ) -> dict[TopicPartition, ListedOffset]:
+        """Return what `ask` finds. A partition without a leader has an error at once: the others do
+        not wait for it."""
+        wanted = list(partitions)
+        if not wanted:
+            return {}
+        view = await self.admin.router.refresh(sorted({it.topic for it in wanted}))
+        found = await ask([it for it in wanted if view.leader(it) is not None])
+        return found | {
+            it: ListedOffset(NO_OFFSET, error=ApiError(view.error_of(it)))
+            for it in wanted
+            if it not in found
+        }
 
     async def records_at(
         self, offsets: Mapping[TopicPartition, int]

@@ -13,12 +13,13 @@ from collections.abc import Collection
 from typing import TYPE_CHECKING
 
 from kctl.client.offsets import OffsetsClient
-from kctl.errors import UsageError
+from kctl.errors import KctlError, UsageError
 from kctl.lazy_dataclass import dataclass
 from kctl.mirror.formats import MappedRun, MirrorPosition, group_of, parse_position
 from kctl.mirror.map_topic import read_map
 from kctl.mirror.offset_map import OffsetMap
 from kctl.mirror.settings import MirroredTopics, MirrorSettings
+from kctl.mirror.source_ends import may_pass
 from kctl.model import TopicPartition
 from kctl.protocol.error_codes import ApiError, ErrorCode
 from kctl.runtime.future import sleep
@@ -43,6 +44,8 @@ class Beginnings:
     maps: Maps
     # Those of `positions` that are not committed.
     uncommitted: Positions
+    # Partitions without a position whose beginning cannot be read now, and why.
+    unreadable: dict[TopicPartition, KctlError]
 
     def runs(self, topics: MirroredTopics) -> list[MappedRun]:
         """Return what the map has to say of the positions that are not committed: where those
@@ -79,21 +82,26 @@ class StartingPositions:
                 continue
             found[source] = self._checked(source, committed[partition], topics)
         if not unknown and not with_maps:
-            return Beginnings(found, {}, {})
+            return Beginnings(found, {}, {}, {})
         maps = await read_map(self._target, self._name, frozenset([*found, *unknown]))
-        uncommitted = await self._without_commit(unknown, maps, topics)
-        return Beginnings(found | uncommitted, maps, uncommitted)
+        uncommitted, unreadable = await self._without_commit(unknown, maps, topics)
+        return Beginnings(found | uncommitted, maps, uncommitted, unreadable)
 
     async def _without_commit(
         self, unknown: list[TopicPartition], maps: Maps, topics: MirroredTopics
-    ) -> Positions:
+    ) -> tuple[Positions, dict[TopicPartition, KctlError]]:
         """Return positions for partitions without a committed one: the end of the map, where the
-        map says that the mirror begins, or the start of the source."""
+        map says that the mirror begins, or the start of the source. The second are those that have
+        no leader now."""
         found: Positions = {}
+        unreadable: dict[TopicPartition, KctlError] = {}
         starts = await self._source.starts(unknown) if unknown else {}
         for source, start in starts.items():
             if start.error is not None:
-                raise start.error
+                if not may_pass(start.error):
+                    raise start.error
+                unreadable[source] = start.error
+                continue
             known = maps.get(source)
             if known is not None:
                 self._check_target(source, known, topics)
@@ -107,7 +115,7 @@ class StartingPositions:
                 changes=self._changes if known is not None and known.runs else "",
                 server_partition="" if numbering is None else numbering.name(source),
             )  # fmt: skip
-        return found
+        return found, unreadable
 
     async def _mapped_position(self, source: TopicPartition, known: OffsetMap | None) -> int | None:
         """Return the position that the map shows; None if it shows none."""

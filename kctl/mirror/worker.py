@@ -42,6 +42,7 @@ from kctl.mirror.position_commits import commit_positions, positions_after
 from kctl.mirror.raw_batches import NOT_MAPPED, CopiedRange, keyed_batches
 from kctl.mirror.record_changes import Change, change_ranges
 from kctl.mirror.settings import TRANSACTION_TIMEOUT_MS, MirroredTopics, MirrorSettings
+from kctl.mirror.source_ends import SourceEnds
 from kctl.mirror.starting_positions import Beginnings, StartingPositions
 from kctl.mirror.target_writer import OF_BATCHES, TOO_LARGE, TargetWriter, WriteFailedError
 from kctl.mirror.witness import changed_since, rewritten_before
@@ -62,6 +63,8 @@ _BACKOFF_MS = 500
 CLOSE_TIMEOUT_MS = 5_000
 # How often a worker that is done looks where the others are.
 _LOOK_MS = 500
+# How often a worker looks whether partitions without a leader can be read.
+WAIT_MS = 10_000
 # How often the choice of topics is kept again: a broker lets what a group has committed expire if
 # none of its members subscribes to the topic, as to that of the map.
 KEEP_CHOICE_MS = 600_000
@@ -78,11 +81,8 @@ _REJOIN = frozenset(
 )
 # A permission that is missing stays missing until someone acts.
 _FORBIDDEN = frozenset(AUTHORIZATION_ERRORS.values())
-_UNSUPPORTED = ErrorCode.UNSUPPORTED_VERSION
 _HOPELESS = (UsageError, CorruptDataError, HiddenRunsError)
-# Of a partition whose end cannot be read now.
-_UNKNOWN_END = 1 << 62
-_NOTHING_BEGUN = Beginnings({}, {}, {})
+_NOTHING_BEGUN = Beginnings({}, {}, {}, {})
 
 
 OnCopied = Callable[[Mapping[TopicPartition, CopiedRange], int], object]
@@ -131,7 +131,10 @@ class MirrorWorker:
         self._starting = StartingPositions(source, target, settings)
         # The last run of each partition, which the next may continue.
         self._last_runs: dict[TopicPartition, MappedRun] = {}
-        self._ends: dict[TopicPartition, int] = {}
+        self._ends = SourceEnds(source)
+        # Partitions that cannot be read now, and why; when to look for them again.
+        self._waiting: Mapping[TopicPartition, KctlError] = {}
+        self._look_again_ms = 0
         # With `until_end`, the partitions of the target that the whole mirror copies, and where.
         self._goal: dict[TopicPartition, int] | None = None
         self._look_ms = 0
@@ -155,8 +158,9 @@ class MirrorWorker:
         that gets it reports it as well."""
         if not self._is_open or not self._settings.until_end or self._member.must_rejoin:
             return False
-        is_share_done = all(
-            self.reports[p].error is not None or at.offset >= self._ends[p]
+        read_ends = self._reader.ends
+        is_share_done = not self._waiting and all(
+            self.reports[p].error is not None or self._ends.is_reached(p, at.offset, read_ends)
             for p, at in self._reader.positions.items()
         )
         if not is_share_done or self.has_failed or self._goal is None:
@@ -226,7 +230,8 @@ class MirrorWorker:
 
     async def _begin_turn(self) -> None:
         self._member.check()
-        if self._member.must_rejoin or not self._is_open:
+        is_due = self._waiting and self._monotonic_ms() >= self._look_again_ms
+        if self._member.must_rejoin or not self._is_open or is_due:
             await self._recover()
         if self._monotonic_ms() >= self._keep_choice_ms:
             await self._keep_choice()
@@ -270,19 +275,21 @@ class MirrorWorker:
         positions = begun.positions
         if self.maps is not None:
             self.maps = begun.maps
-        await self._find_ends(positions)
+        waiting = begun.unreadable | await self._ends.find(positions)
         if self._settings.until_end and self._goal is None:
-            self._goal = await self._find_goal()
+            self._goal = await self._ends.goal(self.topics)
         self._last_runs.clear()
         by_target = self.topics.sources
         for partition in partitions:
             source = TopicPartition(by_target[partition.topic], partition.partition)
             report = self.reports.setdefault(source, PartitionReport(source, partition))
-            if report.error is None:
+            if report.error is None and source in positions:
                 report.position = positions[source].offset
-                if report.end < 0 and self._ends[source] < _UNKNOWN_END:
-                    report.end = self._ends[source]
-        stopped = {s: r.error for s, r in self.reports.items() if r.error is not None}
+                if report.end < 0:
+                    report.end = self._ends.get(source)
+        stopped = {s for s, r in self.reports.items() if r.error is not None}
+        self._wait_for({it: error for it, error in waiting.items() if it not in stopped})
+        stopped |= waiting.keys()
         self._reader.assign(
             {source: at for source, at in positions.items() if source not in stopped},
             self.topics.topic_ids,
@@ -355,31 +362,12 @@ class MirrorWorker:
                 hint="run one worker, or add --at-least-once",
             )
 
-    async def _find_ends(self, positions: Mapping[TopicPartition, MirrorPosition]) -> None:
-        ends = await self._source.ends(positions)
-        for partition, end in ends.items():
-            if isinstance(end.error, ApiError) and end.error.code is _UNSUPPORTED:
-                raise end.error
-            # A partition that cannot be read is judged by the reader.
-            self._ends.setdefault(partition, end.offset if end.error is None else _UNKNOWN_END)
-
-    async def _find_goal(self) -> dict[TopicPartition, int]:
-        """Return the source's ends of all partitions that have something to copy, by partition of
-        the target; those that cannot be read now are left to their worker."""
-        wanted = [
-            TopicPartition(topic, number)
-            for topic, count in self.topics.partitions.items()
-            for number in range(count)
-            if self._source.holds(TopicPartition(topic, number))
-        ]
-        starts = await self._source.starts(wanted)
-        ends = await self._source.ends(wanted)
-        goal: dict[TopicPartition, int] = {}
-        for it, end in ends.items():
-            if end.error is None and starts[it].error is None and starts[it].offset < end.offset:
-                target = TopicPartition(self.topics.targets[it.topic], it.partition)
-                goal[target] = self._ends.setdefault(it, end.offset)
-        return goal
+    def _wait_for(self, waiting: Mapping[TopicPartition, KctlError]) -> None:
+        """Look again later for partitions that cannot be read now."""
+        for partition in sorted(waiting.keys() - self._waiting.keys()):
+            self._say(f"warning: {partition} waits until it can be read: {waiting[partition]}")
+        self._waiting = waiting
+        self._look_again_ms = self._monotonic_ms() + WAIT_MS
 
     # Copying
 
@@ -525,8 +513,10 @@ class MirrorWorker:
         at = self._reader.positions[partition]
         offset, copy = loss.resume, at.copy
         if self._settings.on_loss is OnLoss.RESTART:
-            starts = await self._source.starts([partition])
-            offset = starts[partition].offset
+            start = (await self._source.starts([partition]))[partition]
+            if start.error is not None:
+                raise start.error
+            offset = start.offset
         is_another = loss.kind in (LossKind.RECREATED, LossKind.REWRITTEN)
         if self._settings.on_loss is OnLoss.RESTART or is_another:
             copy += 1
@@ -538,7 +528,7 @@ class MirrorWorker:
         if self._writer.transaction is not None:
             await self._writer.transaction.add_group(self._group)
         await self._commit({partition: resumed})
-        self._ends.pop(partition, None)
+        self._ends.forget(partition)
         # The others are found again.
         self._begun = None
         self._is_open = False
