@@ -1,8 +1,9 @@
 """DirectorySource: a mirror's source that is a log directory: a backup, or the disk of a broker.
 
 Segments are walked from the position on, a few megabytes of whole batches at a time. A directory
-may change while it is read, as that of a running broker does: once all of it is copied it is listed
-again, and its beginning and end are compared with the position as those of a cluster are.
+may change while it is read, as that of a running broker does: once all of it is copied, and where
+it cannot be read on, it is listed again, and its beginning and end are compared with the position
+as those of a cluster are.
 
 Records are missing where a segment begins after the offset at which the one before it ends. Only
 compaction leaves such a gap too: it is no loss in a log that the cleaner has a checkpoint for, or
@@ -93,6 +94,8 @@ class _Partition:
     at: tuple[int, int] | None = None
     view: tuple[str, memoryview] | None = None
     error: KctlError | Loss | None = None
+    # The offset at which reading failed, for which the directory was listed again.
+    listed_at: int = -1
 
 
 @dataclass(slots=True)
@@ -285,7 +288,11 @@ class DirectoryReader:
 
     def _list_again(self, found: ReadBatches) -> None:
         try:
-            self._source.list()
+            try:
+                self._source.list()
+            except StorageError:
+                # A segment may have been deleted while it was looked at.
+                self._source.list()
         except (StorageError, UsageError) as error:
             for partition, state in self._partitions.items():
                 if state.error is None:
@@ -299,7 +306,8 @@ class DirectoryReader:
                 at = state.position.offset
                 self._fail(partition, Loss(LossKind.GONE, at, at, 0), found)
             else:
-                self._partitions[partition] = _begun(state.position, log)
+                begun = _begun(state.position, log)
+                self._partitions[partition] = replace(begun, listed_at=state.listed_at)
         self._examine(found)
 
     def _examine(self, found: ReadBatches) -> None:
@@ -323,16 +331,28 @@ class DirectoryReader:
             before = state.position.offset
             copied, size = self._next_range(state, joins=partition not in self._unjoined)
         except KctlError as error:
-            self._fail(partition, error, found)
-            return 0
+            return self._doubt(partition, error, found)
         if isinstance(copied, Loss):
-            self._fail(partition, copied, found)
-            return 0
+            return self._doubt(partition, copied, found)
         if copied.next_offset > before:
             epoch = max(copied.leader_epoch, state.position.leader_epoch)
             state.position = replace(state.position, offset=copied.next_offset, leader_epoch=epoch)
             found.ranges[partition] = copied
         return max(size, 1)
+
+    def _doubt(self, partition: TopicPartition, error: KctlError | Loss, found: ReadBatches) -> int:
+        """List the directory again where a partition cannot be read, and stop it if that was done
+        for this offset. Return 1 if it is to be read again, else 0.
+
+        Since the directory was listed, the cleaner may have merged segments into one, and retention
+        may have deleted some."""
+        state = self._partitions[partition]
+        if state.listed_at == state.position.offset:
+            self._fail(partition, error, found)
+            return 0
+        state.listed_at = state.position.offset
+        self._list_again(found)
+        return 1
 
     def _next_range(self, state: _Partition, *, joins: bool) -> tuple[CopiedRange | Loss, int]:
         """Return what comes next in the segment, or the loss before the next segment."""

@@ -18,13 +18,14 @@ from kctl.client.cluster_view import BrokerAddress, ClusterView
 from kctl.client.consumer import AbortedFilter
 from kctl.client.offsets import OffsetsClient
 from kctl.client.retry import WRONG_LEADER
-from kctl.errors import CorruptDataError, KctlError, UnreachableError
+from kctl.errors import CorruptDataError, KctlError, UnreachableError, UnsupportedVersionError
 from kctl.lazy_dataclass import dataclass
 from kctl.mirror.formats import MirrorPosition
 from kctl.mirror.loss import Loss, LossKind, SourceFacts, judge
 from kctl.mirror.raw_batches import copy_batches
 from kctl.mirror.sources import ReadBatches
 from kctl.model import TopicPartition
+from kctl.protocol.acl import AUTHORIZATION_ERRORS
 from kctl.protocol.api_keys import ApiKey
 from kctl.protocol.constants import READ_COMMITTED
 from kctl.protocol.error_codes import ApiError, ErrorCode
@@ -61,6 +62,8 @@ PARTITION_BYTES_MIN = 128 << 10
 _BACKOFF_MS = 200
 # How long a topic is unknown before it counts as deleted: a broker that just started knows none.
 UNKNOWN_MS_MAX = 10_000
+# Why a broker does not say where an epoch ends, however often it is asked.
+_REFUSED = frozenset([*AUTHORIZATION_ERRORS.values(), ErrorCode.UNSUPPORTED_VERSION])
 
 
 @dataclass(slots=True)
@@ -170,8 +173,13 @@ class SourceReader:
         view = self._router.view
         if any(view.leader(partition) is None for partition in active):
             view = await self._refresh()
-        suspects = [p for p, state in active.items() if state.examined_in is None
-                    or state.examined_in < view.leader_epoch(p)]  # fmt: skip
+        # One without a leader cannot be examined, and the others do not wait for it.
+        suspects = [
+            p
+            for p, state in active.items()
+            if view.leader(p) is not None
+            and (state.examined_in is None or state.examined_in < view.leader_epoch(p))
+        ]
         if suspects:
             await self._examine(suspects, found)
         by_leader: dict[int, list[TopicPartition]] = {}
@@ -205,7 +213,8 @@ class SourceReader:
             topics.setdefault(partition.topic, []).append(
                 FetchPartition(
                     partition=partition.partition,
-                    current_leader_epoch=self._router.view.leader_epoch(partition),
+                    # Another leader refuses: it is examined first.
+                    current_leader_epoch=-1 if state.examined_in is None else state.examined_in,
                     fetch_offset=state.position.offset,
                     partition_max_bytes=max(bytes_max, state.bytes_needed),
                 )
@@ -302,7 +311,12 @@ class SourceReader:
             self._fail(partition, ApiError(code), found)
 
     async def _examine(self, partitions: list[TopicPartition], found: ReadBatches) -> None:
-        """Ask the source whether it still has what was copied, and what follows."""
+        """Ask the source whether it still has what was copied, and what follows. A partition of
+        which it does not answer stays unexamined, and nothing of it is fetched."""
+        # The view may be refreshed while the source is asked: the answers are of these epochs.
+        asked_in = {it: self._router.view.leader_epoch(it) for it in partitions}
+        for partition in partitions:
+            self._partitions[partition].examined_in = None
         offsets = OffsetsClient(self._router)
         starts = await offsets.earliest(partitions)
         ends = await offsets.latest(partitions)
@@ -315,22 +329,25 @@ class SourceReader:
                 if not isinstance(error, UnreachableError) and not _may_pass(error):
                     self._fail(partition, error, found)
                 continue
-            facts = SourceFacts(
-                start.offset, end.offset, epochs.get(partition),
-                self._topic_ids.get(partition.topic),
-            )  # fmt: skip
+            epoch_end = epochs.get(partition)
+            if isinstance(epoch_end, KctlError):
+                continue
+            topic_id = self._topic_ids.get(partition.topic)
+            facts = SourceFacts(start.offset, end.offset, epoch_end, topic_id)
             at = state.position
             loss = judge(at.offset, at.leader_epoch, at.topic_id, facts)
             if loss is not None:
                 self._fail(partition, loss, found)
             else:
-                state.examined_in = self._router.view.leader_epoch(partition)
+                state.examined_in = asked_in[partition]
                 if partition in self._doubted:
                     found.reappeared.add(partition)
 
     async def _epoch_ends(
         self, partitions: Iterable[TopicPartition]
-    ) -> dict[TopicPartition, tuple[int, int]]:
+    ) -> dict[TopicPartition, tuple[int, int] | KctlError]:
+        """Return where the source's epochs of the positions end, or why that is not known now.
+        Partitions are left out if the source never says so."""
         wanted = {
             p: self._partitions[p].position.leader_epoch
             for p in partitions
@@ -359,7 +376,7 @@ class SourceReader:
                     yield TopicPartition(topic.name, item.partition_index), item.error_code, found
 
         answers = await self._router.send_to_leaders(wanted, build, read)
-        return {p: found for p, found in answers.items() if not isinstance(found, KctlError)}
+        return {p: found for p, found in answers.items() if not _is_refused(found)}
 
     async def _refresh(self) -> ClusterView:
         topics = sorted({partition.topic for partition in self._active()})
@@ -371,3 +388,10 @@ class SourceReader:
 
 def _may_pass(error: KctlError) -> bool:
     return isinstance(error, ApiError) and error.code in WRONG_LEADER
+
+
+def _is_refused(answer: object) -> bool:
+    """Return whether a broker may not, or cannot, say where epochs end."""
+    if isinstance(answer, ApiError):
+        return answer.code in _REFUSED
+    return isinstance(answer, UnsupportedVersionError)

@@ -13,6 +13,7 @@ from kctl.cli import app
 from kctl.client.offsets import CommittedOffset
 from kctl.mirror.directory_groups import StoredGroups
 from kctl.mirror.directory_source import DirectorySource
+from kctl.mirror.formats import MirrorPosition
 from kctl.mirror.loss import Loss, LossKind, OnLoss
 from kctl.mirror.map_topic import read_map
 from kctl.mirror.renames import parse_rename
@@ -197,6 +198,41 @@ def test_a_missing_segment_is_a_loss(clusters, copy_of, on_loss):
     else:
         assert partition.error is None
         assert partition.losses == [loss]
+
+
+@pytest.mark.parametrize("is_merged", [True, False])
+def test_segments_that_are_merged_or_deleted_after_they_were_listed(clusters, copy_of, is_merged):
+    """As the cleaner of a running broker does, and retention."""
+    topic = f"cleaned-{is_merged}".lower()
+    segmented(clusters, topic, 12)
+    directory = copy_of(f"{topic}-0")
+    first, second, third, *_ = segments_of(directory / f"{topic}-0")
+    at, kept = TopicPartition(topic, 0), int(third.stem)
+
+    async def read(_source, target):
+        source = DirectorySource([str(directory)], target.router.runtime)
+        await source.describe(lambda _: True)
+        reader = source.reader()
+        reader.assign({at: MirrorPosition(0, None, at)}, {})
+        await reader.poll()
+        assert reader.positions[at].offset == int(second.stem)
+        if is_merged:
+            first.write_bytes(first.read_bytes() + second.read_bytes())
+            removed = (second,)
+        else:
+            removed = (first, second)
+        for segment in removed:
+            for path in segment.parent.glob(f"{segment.stem}.*"):
+                path.unlink()
+        while reader.positions[at].offset < 12:
+            found = await reader.poll()
+            if found.stopped:
+                return found.stopped[at]
+        return None
+
+    # What retention deleted is a loss, not an error of the file.
+    loss = None if is_merged else Loss(LossKind.DELETED, int(second.stem), kept, kept)
+    assert clusters.do(read) == loss
 
 
 def test_segments_that_were_deleted_before_they_were_copied_are_a_loss(clusters, copy_of):
