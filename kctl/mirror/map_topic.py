@@ -33,11 +33,16 @@ class HiddenRunsError(KctlError):
 
 
 async def read_map(
-    target: "Router", name: str, sources: Collection[TopicPartition] | None = None
+    target: "Router",
+    name: str,
+    sources: Collection[TopicPartition] | None = None,
+    *,
+    only_last: bool = False,
 ) -> dict[TopicPartition, OffsetMap]:
     """Return the map of each source partition that mirror `name` has copied, or of `sources` only.
 
-    `target` is the cluster that the mirror writes to. Raise NotFoundError if it has no such mirror,
+    `target` is the cluster that the mirror writes to. With `only_last` a map has its last run only:
+    all runs of a large mirror are many. Raise NotFoundError if it has no such mirror,
     HiddenRunsError if a transaction in the map does not end.
     """
     partition = TopicPartition(map_topic_of(name), 0)
@@ -59,7 +64,10 @@ async def read_map(
             for fetched in await reader.poll():
                 run = decode_run(fetched.record.key, fetched.record.value)
                 if run is not None and (sources is None or run.source in sources):
-                    maps.setdefault(run.source, OffsetMap()).add(run)
+                    offsets = maps.setdefault(run.source, OffsetMap())
+                    offsets.add(run)
+                    if only_last:
+                        offsets.keep_last()
     finally:
         reader.close()
     return maps

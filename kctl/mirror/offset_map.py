@@ -58,6 +58,12 @@ class OffsetMap:
             return
         self._replace(run)
 
+    def keep_last(self) -> None:
+        """Forget all runs but the last one. Runs that are added later still replace what of it they
+        repeat."""
+        del self.runs[:-1]
+        del self._starts[:-1]
+
     def _replace(self, run: MappedRun) -> None:
         """Put `run` in the place of what it overlaps."""
         first = max(bisect_right(self._starts, run.source_offset) - 1, 0)

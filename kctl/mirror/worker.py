@@ -318,7 +318,7 @@ class MirrorWorker:
         wanted = frozenset(begins) - found.stopped.keys()
         if not wanted:
             return
-        maps = await read_map(self._target, self._settings.name, wanted)
+        maps = await read_map(self._target, self._settings.name, wanted, only_last=True)
         at = positions
         # After a loss that was passed over on request, the map ends in another copy or beyond.
         mapped = {

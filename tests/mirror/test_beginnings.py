@@ -157,3 +157,7 @@ def test_a_wide_mirror_commits_its_positions_in_several_requests(
     maps = clusters.do(lambda _, target: read_map(target.router, topic))
     assert maps[TopicPartition(topic, 0)].begin.source_offset == 0
     assert [maps[TopicPartition(topic, n)].source_end for n in range(4)] == [None, 1, 1, 1]
+    lasts = clusters.do(lambda _, target: read_map(target.router, topic, only_last=True))
+    assert {it: found.runs for it, found in lasts.items()} == {
+        it: found.runs[-1:] for it, found in maps.items()
+    }

@@ -1,6 +1,7 @@
 """An OffsetMap translates every offset, through gaps, markers and records that are copied twice."""
 
 import random  # noqa: TID251 - seeded
+from dataclasses import replace
 
 from kctl.mirror.formats import MappedRun
 from kctl.mirror.offset_map import OffsetMap, joined
@@ -76,3 +77,24 @@ def test_runs_are_joined_where_both_sides_go_on():
     assert joined([run(0, 0, 5), run(5, 5, 5), run(10, 11, 5), run(16, 16, 1)]) == [
         run(0, 0, 10), run(10, 11, 5), run(16, 16, 1)
     ]  # fmt: skip
+
+
+def test_the_last_run_is_the_same_without_the_others():
+    """Also where runs continue others, are copied again, or are of another copy."""
+    chance = random.Random(11)
+    whole, last, target, copy = OffsetMap(), OffsetMap(), 0, 0
+    for _ in range(2_000):
+        source = max(0, (whole.source_end or 0) + chance.choice((-40, -6, -3, -1, 0, 0, 0, 5)))
+        copy += chance.randrange(100) == 0
+        count = chance.randrange(0, 12)
+        added = run(source, target, count, max(0, copy - (chance.randrange(20) == 0)))
+        if chance.randrange(3) == 0 and whole.runs:
+            added = replace(whole.runs[-1], count=whole.runs[-1].count + count)
+        target += count + chance.choice((0, 1))
+        for each in (whole, last):
+            each.add(added)
+        last.keep_last()
+        assert last.runs == whole.runs[-1:]
+        assert (last.begin, last.copy, last.source_end) == (
+            whole.begin, whole.copy, whole.source_end,
+        )  # fmt: skip
