@@ -43,7 +43,12 @@ def mapped_ranges(
         return _passed(offsets, position, source), (target[0], target[0])
     begin = offsets.runs[0]
     done = offsets.source_end if position is None else position.offset
-    first = max(source[0], begin.source_offset, offsets.to_source(target[0]) or 0)
+    first = max(source[0], begin.source_offset)
+    if offsets.begin is not None and offsets.begin.copy == offsets.copy:
+        # The map says where the mirror began: what precedes the first run should have been copied.
+        first = max(source[0], min(first, offsets.begin.source_offset))
+    if target[0] > begin.target_offset:
+        first = max(first, offsets.to_source(target[0]) or 0)
     end = max(first, min(source[1], done or 0))
     there = max(target[0], offsets.to_target(first) or 0)
     return (first, end), (there, max(there, min(target[1], offsets.to_target(end) or 0)))

@@ -7,7 +7,7 @@ import pytest
 
 from kctl.client.bootstrap_servers import parse_servers
 from kctl.errors import KctlError, NotFoundError
-from kctl.mirror.formats import group_of, map_topic_of
+from kctl.mirror.formats import MappedRun, encode_run, group_of, map_topic_of
 from kctl.mirror.loss import LossKind, OnLoss
 from kctl.mirror.places import ClusterPlace, Loop
 from kctl.mirror.renames import parse_rename
@@ -17,7 +17,7 @@ from kctl.model import TopicPartition
 from kctl.runtime.real import make_runtime
 from kctl.runtime.trace import NullTrace
 from tests.mirror.conftest import Clusters
-from tests.mirror.mirrored_pair import NAME, mirrored_pair
+from tests.mirror.mirrored_pair import NAME, ORDERS, mirrored_pair
 from tests.mirror.proof_support import records_of
 
 
@@ -198,6 +198,16 @@ def test_the_map_is_gone_and_nothing_was_copied_since(clusters):
     assert verified(clusters, "mapless") == {obstacle: 1}
     delete_records(clusters, "target", "mapless", 20)
     assert verified(clusters, "mapless") == {obstacle: 1}
+
+
+def test_what_is_missing_before_the_first_copied_record_is_found():
+    """The map says where the mirror began."""
+    with mirrored_pair(records_of(20), [(8, 0, 12)], 20) as (source, target):
+        # What precedes the beginning was deleted before the mirror began, or is not known.
+        assert verified(Clusters(source, target), "orders", NAME) == {}
+        key, value = encode_run(MappedRun(ORDERS, "orders", 3, 0, 0))
+        target.produce(map_topic_of(NAME), value, key=key, partition=0)
+        assert verified(Clusters(source, target), "orders", NAME) == {"missing": 5}
 
 
 def test_a_position_in_a_partition_of_which_the_target_never_had_a_record():
