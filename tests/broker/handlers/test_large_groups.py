@@ -10,8 +10,8 @@ from kctl.protocol.messages.describe_groups import DescribeGroupsRequest
 from kctl.protocol.messages.list_groups import ListGroupsRequest
 from kctl.protocol.messages.offset_fetch import OffsetFetchRequest
 from kctl.work import at_once
-from tests.broker.coordinator.test_work_per_turn import BOUND, COUNT, TurnCounter
 from tests.support.handler_world import HandlerWorld
+from tests.support.turn_counter import BOUND, COUNT, TurnCounter
 
 
 @pytest.fixture

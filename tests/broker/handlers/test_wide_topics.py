@@ -5,8 +5,8 @@ import pytest
 from kctl.broker.handlers import metadata
 from kctl.model import TopicPartition
 from kctl.protocol.messages.metadata import MetadataRequest
-from tests.broker.coordinator.test_work_per_turn import BOUND, COUNT, TurnCounter
 from tests.support.handler_world import BROKER_ID, HandlerWorld
+from tests.support.turn_counter import BOUND, COUNT, TurnCounter
 
 
 @pytest.fixture
