@@ -402,10 +402,12 @@ class Follower:
                 )
                 continue
             for low, high in gaps(begin, end, done):
+                # Known before what is lost counts as passed, too.
+                is_passed = self._order.has_passed(partition, low)
                 if low < first:
                     self._lose(partition, low, min(high, first))
                 if high > first:
-                    if self._order.has_passed(partition, low):
+                    if is_passed:
                         raise too_early(partition, max(low, first))
                     wanted.setdefault(partition, []).append((max(low, first), high))
                     lag += high - max(low, first)

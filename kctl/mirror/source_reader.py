@@ -109,8 +109,11 @@ class SourceReader:
         self.close()
         self._unjoined = unjoined
         self._topic_ids = dict(topic_ids)
+        # A topic that stays unknown was deleted, however often its partitions are assigned again.
+        unknown_since_ms = {it: state.unknown_since_ms for it, state in self._partitions.items()}
         self._partitions = {
-            partition: _Partition(position) for partition, position in positions.items()
+            partition: _Partition(position, unknown_since_ms=unknown_since_ms.get(partition, -1))
+            for partition, position in positions.items()
         }
 
     @property

@@ -229,6 +229,25 @@ def test_records_deleted_between_merged_ones_are_reported_once(
     assert (again.said, again.follower.lag) == ([], 0)
 
 
+def test_records_deleted_behind_the_table_do_not_end_it(
+    changes, export, follow, tmp_path  # noqa: F811
+):  # fmt: skip
+    """What retention left is merged."""
+    changes.grow()
+    export(tmp_path / "logs", **words_of(TableFormat.DELTA))
+    changes.grow()
+    changes.grow()
+    for partition in range(2):
+        for first in (0, 60):
+            (tmp_path / "logs" / f"users-{partition}" / f"{first:020d}.log").unlink()
+    run = follow(**words_of(TableFormat.DELTA))
+    run.round()
+    lost = "offsets 60 to 119 were deleted before they were exported"
+    assert [it.split(": ")[1] for it in run.said] == [lost] * 2
+    assert run.follower.lag == 0
+    assert not run.follower._order.holds_rows
+
+
 @pytest.mark.parametrize(
     ("more", "match"),
     [

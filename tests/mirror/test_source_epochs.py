@@ -1,14 +1,17 @@
 """What a source says of its leader epochs decides whether a partition is read on: where it does not
-answer, it is asked again before anything is copied."""
+answer, it is asked again before anything is copied. A topic that stays unknown is gone."""
+
+from types import SimpleNamespace
 
 from kctl.client.cluster_view import ClusterView
 from kctl.mirror.formats import MirrorPosition
 from kctl.mirror.loss import LossKind
-from kctl.mirror.source_reader import SourceReader
+from kctl.mirror.source_reader import UNKNOWN_MS_MAX, SourceReader
 from kctl.mirror.sources import ReadBatches
 from kctl.model import TopicPartition
 from kctl.protocol.error_codes import ErrorCode
 from tests.mirror.test_kinds_of_loss import on, values
+from tests.support.virtual_runtime import virtual_runtime
 
 # One that the source has not come to.
 UNKNOWN_EPOCH = 7
@@ -68,3 +71,17 @@ def test_an_answer_is_of_the_epoch_in_which_it_was_asked_for(clusters, monkeypat
 
     assert clusters.do(on("source", work)) == 3
     assert epochs[-1] > 3
+
+
+def test_a_topic_that_stays_unknown_is_gone_however_often_it_is_assigned_again():
+    """A worker assigns its partitions again and again while another one of them has no leader."""
+    runtime, at = virtual_runtime(), TopicPartition("deleted", 0)
+    reader = SourceReader(SimpleNamespace(runtime=runtime))
+    for _ in range(2):
+        reader.assign({at: MirrorPosition(5, None, at)}, {})
+        found = ReadBatches()
+        reader._note_unknown(
+            at, reader._partitions[at], ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, found
+        )
+        runtime.scheduler.advance(UNKNOWN_MS_MAX)
+    assert [loss.kind for loss in found.stopped.values()] == [LossKind.GONE]

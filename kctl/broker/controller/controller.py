@@ -67,9 +67,9 @@ REGISTRATION_RETRY_MS = 50
 UNITS_PER_EVENT = 20
 # How long beyond the session timeout a broker waits for its previous registration to expire.
 REGISTRATION_GRACE_MS = 1000
-# How often a store that belongs to another cluster is checked again, and reported.
 # How long a broker that could not take over waits until it stands for election again.
 ELECTION_RETRY_MS = 2_000
+# How often a store that belongs to another cluster is checked again, and reported.
 LOST_STORE_RETRY_MS = 500
 LOST_STORE_REPORT_MS = 30_000
 

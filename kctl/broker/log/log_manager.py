@@ -557,7 +557,7 @@ class LogManager:
             timer.cancel()
         await self.cleaner.stop()
         await self._checkpoints.all_submitted()
-        # Jobs run in order: after this one no job is running.
+        # Jobs run in order: after this one only removals of what is out of use may run.
         await self._scheduler.background(lambda: None)
         logs = [log for log in (*self.all_logs(), *self.futures.all()) if not log.is_closed]
         await self._flush_long(logs)

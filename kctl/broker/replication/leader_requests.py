@@ -75,6 +75,10 @@ class RequestInFlight:
         """Remember the state of a partition that the request names."""
         self._states[tp] = _state(followed)
 
+    def forget(self, tp: TopicPartition) -> None:
+        """Have no answer apply to the partition."""
+        self._states.pop(tp, None)
+
     def take(self, tp: TopicPartition, followed: FollowedPartition) -> bool:
         """Return whether an answer applies: it is the first for the partition, which is as it was
         at the request."""

@@ -185,13 +185,15 @@ class ReplicaFetcher:
     # --- which partitions --------------------------------------------------------------------
 
     def add(self, tp: TopicPartition, leader_epoch: int, log: FollowerLog) -> None:
-        """Follow the leader of `leader_epoch` with this log."""
+        """Follow the leader of `leader_epoch` with this log; responses in flight are ignored."""
+        self._in_flight.forget(tp)
         on_fetch = self._options.truncates_on_fetch and log.latest_epoch != NO_EPOCH
         phase = Phase.FETCHING if on_fetch else Phase.TRUNCATING
         self._partitions[tp] = Followed(log, leader_epoch, phase)
 
     def remove(self, tp: TopicPartition) -> None:
         """Stop following; responses in flight are ignored."""
+        self._in_flight.forget(tp)
         self._partitions.pop(tp, None)
 
     def replace_log(self, tp: TopicPartition, log: FollowerLog) -> None:

@@ -132,6 +132,20 @@ def test_a_response_that_no_longer_applies_is_dropped():
     assert respond(fetcher, fetched(record_set=b"of nobody"), 0) == []
 
 
+def test_a_response_in_flight_does_not_apply_to_a_partition_that_is_added_again():
+    fetcher = following(EpochLog(1))
+    ask(fetcher)
+    respond(fetcher, fetched(error_code=ErrorCode.OFFSET_OUT_OF_RANGE), 0)
+    request, _ = ask(fetcher)
+    assert isinstance(request, ListOffsetRequest)
+    fetcher.add(TP, 5, EpochLog(1))
+    answer = ListOffsetPartitionResponse(partition_index=0, offset=9)
+    topic = ListOffsetTopicResponse(name="t", partitions=[answer])
+    assert respond(fetcher, ListOffsetResponse(topics=[topic]), 0) == []
+    request, _ = ask(fetcher)
+    assert isinstance(request, FetchRequest)
+
+
 def test_a_leader_that_answers_a_partition_twice_is_heard_once():
     fetcher = following(EpochLog(1))
     ask(fetcher)
