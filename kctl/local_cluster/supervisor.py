@@ -23,6 +23,8 @@ from kctl.runtime.real.children import ChildProcess, Children, Line
 from kctl.runtime.runtime import Runtime
 
 START_TIMEOUT_MS = 90_000
+# Of a cluster that starts: others have ended, or are stopped by a command.
+_ALIVE = frozenset({ProcessState.STARTING, ProcessState.RUNNING})
 STOP_TIMEOUT_MS = 60_000
 # Time between the stops of two brokers: the others learn that one is gone before the next stops.
 LEAVE_MS = 50
@@ -116,9 +118,12 @@ class Supervisor:
             brokers = list(self.brokers.values())
             for broker in brokers:
                 self._happened(broker, Event.START)
-            await self._until_ready(brokers)
+            everything = [*brokers, *([self.store] if self.store is not None else [])]
+            await self._until_ready(everything)
             if self._plan.seed_topics:
-                await self._seed(brokers[0])
+                await self._seed(brokers[0], everything)
+                # One that died meanwhile would not be restarted.
+                await self._until_ready(everything)
         except BaseException:
             await self.stop()
             raise
@@ -126,20 +131,24 @@ class Supervisor:
 
     async def _until_ready(self, processes: list[Process]) -> None:
         def is_settled() -> bool:
-            return self._is_stopping or all(
-                each.state is not ProcessState.STARTING for each in processes
-            )
+            states = {each.state for each in processes}
+            return self._is_stopping or ProcessState.STARTING not in states or bool(states - _ALIVE)
 
         await self._until(is_settled, START_TIMEOUT_MS, "are ready")
-        for each in processes:
-            if each.state is not ProcessState.RUNNING:
-                raise KctlError(f"{each.name}: {each.failure or 'it ended before it was ready'}")
+        not_ready = [each for each in processes if each.state is not ProcessState.RUNNING]
+        # One that has ended is the reason why others are not ready yet.
+        for each in sorted(not_ready, key=lambda it: it.state in _ALIVE):
+            raise KctlError(f"{each.name}: {each.failure or 'it ended before it was ready'}")
 
-    async def _seed(self, broker: Process) -> None:
+    async def _seed(self, broker: Process, everything: list[Process]) -> None:
         assert broker.child is not None
         broker.child.line.say(SEED)
+
+        def has_ended() -> bool:
+            return any(each.state is not ProcessState.RUNNING for each in everything)
+
         await self._until(
-            lambda: broker.is_seeded or broker.failure is not None,
+            lambda: broker.is_seeded or broker.failure is not None or has_ended(),
             START_TIMEOUT_MS,
             "have their topics",
         )

@@ -4,7 +4,7 @@ import pytest
 
 pa = pytest.importorskip("pyarrow")
 
-from kctl.errors import KctlError, UsageError  # noqa: E402
+from kctl.errors import KctlError, TimedOutError, UsageError  # noqa: E402
 from kctl.export.spark import sink_tasks  # noqa: E402
 from kctl.export.spark.batch_progress import (  # noqa: E402
     BatchProgress,
@@ -109,6 +109,47 @@ def test_a_driver_that_dies_while_it_commits(broker, topic, options, monkeypatch
             commit_job(options, job, first)
     commit_job(options, job, written(options, job, "a", "b", "c"))
     assert values(broker, topic) == ["a", "b", "c"]
+
+
+def test_a_batch_that_was_aborted_after_all_is_written_again(broker, topic, monkeypatch):
+    """The driver hears nothing of the commit of its progress, aborts, and the commit is made."""
+    slow = SinkOptions(
+        {"kafka.bootstrap.servers": broker.bootstrap_servers, "topic": topic,
+         "kctl.exactly.once": "true"}
+    )  # fmt: skip
+    job = Job(topic, 0)
+    attempt = written(slow, job, "a", "b")
+    prepared = []
+
+    def unheard(opened, options, name, progress):
+        prepared.append((opened, options, name, progress))
+        raise TimedOutError("no response")
+
+    with monkeypatch.context() as patched:
+        real = sink_tasks._write_progress
+        patched.setattr(sink_tasks, "_write_progress", unheard)
+        with pytest.raises(TimedOutError):
+            commit_job(slow, job, attempt)
+    abort_job(slow, job, attempt)
+    _, options, name, progress = prepared[0]
+    with options.connection.open() as opened:
+        opened.run(real(opened.admin, options, name, progress))
+    with pytest.raises(TransactionLostError, match="nothing of it is visible"):
+        commit_job(slow, job, written(slow, job, "a", "b"))
+    commit_job(slow, job, written(slow, job, "a", "b"))
+    assert values(broker, topic) == ["a", "b"]
+
+
+def test_a_job_that_is_committed_in_part_leaves_no_transaction_open(broker, topic, options):
+    job = Job(f"{topic}-job")
+    attempt = written(options, job, "a", "b")
+    with options.connection.open() as opened:
+        opened.run(sink_tasks._resumed(opened, options, job, attempt[0]).end(commit=True))
+    abort_job(options, job, attempt)
+    broker.produce(topic, "later", partition=0)
+    broker.produce(topic, "later", partition=1)
+    # An open transaction would hide what comes after it.
+    assert values(broker, topic).count("later") == 2
 
 
 def test_a_later_attempt_fences_the_earlier_one(broker, topic, options):

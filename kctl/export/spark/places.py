@@ -33,6 +33,7 @@ from kctl.export.spark.options import SourceOptions
 from kctl.export.splits import Split, plan_log
 from kctl.model import Position, PositionKind, TopicPartition
 from kctl.protocol.constants import INTERNAL_TOPICS
+from kctl.protocol.error_codes import ApiError, ErrorCode
 from kctl.records.columnar import RecordColumns
 from kctl.runtime.real.paths import absolute
 
@@ -123,7 +124,9 @@ def stream_splits(
 def commit_offsets(options: SourceOptions, end: Offsets) -> None:
     """Commit the offsets that a stream has reached to the group that the options name, if any.
 
-    The stream never reads them: its checkpoint is what counts. ApiError if the group has members.
+    The stream never reads them: its checkpoint is what counts. Partitions of topics that were
+    deleted have none; what that means for the stream, its next batch decides. ApiError if the group
+    has members.
     """
     group = options.committing_group
     if group is None:
@@ -135,8 +138,12 @@ def commit_offsets(options: SourceOptions, end: Offsets) -> None:
     }
     with options.connection.open() as opened:
         for result in opened.run(opened.admin.offsets.commit(group, offsets)):
-            if result.error is not None:
-                raise result.error
+            error = result.error
+            is_gone = (
+                isinstance(error, ApiError) and error.code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            )
+            if error is not None and not is_gone:
+                raise error
 
 
 def chunks_of(

@@ -29,7 +29,15 @@ if TYPE_CHECKING:
     from kctl.client.router import Router
 
 _NAME_BYTES = 8
-_FENCED = frozenset({ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.PRODUCER_FENCED})
+# A transaction has ended otherwise than asked for: by its timeout or a later attempt, or, in the
+# epoch in which it began, by this job.
+_ENDED = frozenset(
+    {
+        ErrorCode.INVALID_PRODUCER_EPOCH,
+        ErrorCode.PRODUCER_FENCED,
+        ErrorCode.INVALID_TXN_STATE,
+    }
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,7 +147,7 @@ def abort_job(options: SinkOptions, job: Job, transactions: Iterable[TaskTransac
             try:
                 opened.run(transaction.end(commit=False))
             except ApiError as error:
-                if error.code not in _FENCED:
+                if error.code not in _ENDED:
                     raise
 
 
@@ -156,7 +164,7 @@ def _expect_open(
             # The coordinator refuses this if the epoch is over; a further partition does no harm.
             opened.run(transaction.add([_place(options)]))
         except ApiError as error:
-            if error.code not in _FENCED:
+            if error.code not in _ENDED:
                 raise
             raise _lost(job, 0, len(transactions)) from None
 
@@ -172,7 +180,7 @@ def _commit_all(
         try:
             opened.run(_resumed(opened, options, job, it).end(commit=True))
         except ApiError as error:
-            if error.code not in _FENCED:
+            if error.code not in _ENDED:
                 raise
             return number
     return len(transactions)
