@@ -3,6 +3,9 @@
 The command line takes precedence over the environment, the environment over the profile, the
 profile over the file of `--command-config`, and that file over localhost:9092. Keys are those of
 Apache Kafka's clients.
+
+A command with two clusters names each by options of its own. A variable or default profile names
+only one cluster: for such an end, neither counts.
 """
 
 from collections.abc import Mapping, Sequence
@@ -25,6 +28,8 @@ BOOTSTRAP_VARIABLE = "KCTL_BOOTSTRAP_SERVER"
 _MISSPELT_VARIABLE = "KCTL_BOOTSTRAP_SERVERS"
 PROFILE_VARIABLE = "KCTL_PROFILE"
 EXPECT_VARIABLE = "KCTL_EXPECT_CLUSTER"
+# The end of a command with two clusters that is only read.
+SOURCE = "source"
 # What only SASL uses, and the protocols without it.
 _CREDENTIALS = ("sasl.username", "sasl.password", "sasl.jaas.config")
 _WITHOUT_SASL = ("PLAINTEXT", "SSL")
@@ -42,6 +47,8 @@ class ConnectOptions:
     command_config: str | None = None
     timeout: str | None = None
     expect_cluster: str | None = None
+    # SOURCE or "target" if options of its own name this cluster beside another one.
+    end: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +66,8 @@ class ConnectSettings:
 def resolve(options: ConnectOptions, environment: Mapping[str, str]) -> ConnectSettings:
     """Return the settings that the options, the environment, the profile and the file result in.
 
-    Raise UsageError for a missing or malformed file or profile, and for an invalid option.
+    Raise UsageError for a missing or malformed file or profile, for an invalid option, and for an
+    end without brokers.
     """
     # A local import: it is needed for -X only.
     from kctl.configs.client_configs import check_client_config
@@ -67,11 +75,16 @@ def resolve(options: ConnectOptions, environment: Mapping[str, str]) -> ConnectS
     properties: dict[str, str] = {}
     if options.command_config:
         properties.update(_read_properties(options.command_config))
-    name, profile = _read_profile(options.profile or environment.get(PROFILE_VARIABLE), environment)
-    guard = take_guard(profile, name, options.expect_cluster, environment.get(EXPECT_VARIABLE))
+    variables = _variables_for(options.end, environment)
+    name, profile = _read_profile(
+        options.profile or variables.get(PROFILE_VARIABLE),
+        environment,
+        has_default=options.end is None,
+    )
+    guard = take_guard(profile, name, options.expect_cluster, variables.get(EXPECT_VARIABLE))
     properties.update(profile)
-    if environment.get(BOOTSTRAP_VARIABLE):
-        properties["bootstrap.servers"] = environment[BOOTSTRAP_VARIABLE]
+    if variables.get(BOOTSTRAP_VARIABLE):
+        properties["bootstrap.servers"] = variables[BOOTSTRAP_VARIABLE]
     for pair in options.properties:
         key, value = parse_pair(pair, "-X")
         check_client_config(key, "-X")
@@ -79,13 +92,35 @@ def resolve(options: ConnectOptions, environment: Mapping[str, str]) -> ConnectS
     if options.bootstrap_server is not None:
         # An empty value is kept and rejected: `-b "$UNSET" topic delete` must not use localhost.
         properties["bootstrap.servers"] = options.bootstrap_server
-    if "bootstrap.servers" not in properties and environment.get(_MISSPELT_VARIABLE):
-        # The command would use localhost.
+    if "bootstrap.servers" not in properties:
+        _check_default_is_meant(options, environment)
+    return settings_of(properties, guard, options.timeout)
+
+
+def _variables_for(end: str | None, environment: Mapping[str, str]) -> Mapping[str, str]:
+    """Return the environment without the variables that do not count for `end`."""
+    if end is None:
+        return environment
+    hidden = {BOOTSTRAP_VARIABLE, PROFILE_VARIABLE}
+    if end == SOURCE:
+        # Two clusters cannot have the same id: the one that changes is checked.
+        hidden.add(EXPECT_VARIABLE)
+    return {name: value for name, value in environment.items() if name not in hidden}
+
+
+def _check_default_is_meant(options: ConnectOptions, environment: Mapping[str, str]) -> None:
+    """Raise UsageError if localhost would be used where the user has named something else."""
+    if options.end is not None:
+        raise UsageError(
+            f"Nothing names brokers of the {options.end} cluster",
+            hint="set bootstrap.servers in its own file or profile, as variables and the default"
+            " profile do not count for one of two clusters",
+        )
+    if environment.get(_MISSPELT_VARIABLE):
         raise UsageError(
             f"{_MISSPELT_VARIABLE} is not read, and nothing else names a broker",
             hint=f"set {BOOTSTRAP_VARIABLE}, which takes several servers, too",
         )
-    return settings_of(properties, guard, options.timeout)
 
 
 def settings_of(
@@ -179,9 +214,11 @@ def read_config(path: Path) -> dict[str, Any]:
 
 
 def _read_profile(
-    name: str | None, environment: Mapping[str, str]
+    name: str | None, environment: Mapping[str, str], *, has_default: bool
 ) -> tuple[str | None, dict[str, str]]:
     """Return the name of the profile in use and its settings; (None, {}) without a profile."""
+    if name is None and not has_default:
+        return None, {}
     path = config_file(environment)
     document = read_config(path) if path.exists() else {}
     profiles = document.get("profiles", {})

@@ -2,7 +2,7 @@
 
 import pytest
 
-from kctl.cli.connect import ConnectOptions, resolve
+from kctl.cli.connect import SOURCE, ConnectOptions, resolve
 from kctl.client.bootstrap_servers import parse_servers
 from kctl.errors import UsageError
 
@@ -79,6 +79,42 @@ def test_a_misspelt_variable_does_not_mean_localhost(environment):
     assert "set KCTL_BOOTSTRAP_SERVER," in caught.value.hint
     settings = resolve(ConnectOptions(bootstrap_server="option:1"), environment)
     assert settings.bootstrap_servers == [("option", 1)]
+
+
+@pytest.mark.parametrize("end", [SOURCE, "target"])
+def test_what_names_one_cluster_is_neither_of_two(environment, write_config, tmp_path, end):
+    """Else both would be the same cluster, and one's credentials would go to the other."""
+    write_config('default_profile = "prod"\n' + PROFILES + '[profiles.west]\ntimeout = "3s"\n')
+    environment |= {"KCTL_BOOTSTRAP_SERVER": "variable:1", "KCTL_PROFILE": "prod"}
+    file = tmp_path / "client.properties"
+    file.write_text("bootstrap.servers=file:1\nclient.id=from-file\n")
+    in_file = {"command_config": str(file), "end": end}
+
+    settings = resolve(ConnectOptions(**in_file), environment)
+    assert settings.bootstrap_servers == [("file", 1)]
+    assert settings.properties == {"client.id": "from-file"}
+    assert settings.timeout_ms == 30_000
+    settings = resolve(ConnectOptions(**in_file, bootstrap_server="option:1"), environment)
+    assert settings.bootstrap_servers == [("option", 1)]
+    assert settings.properties == {"client.id": "from-file"}
+    settings = resolve(ConnectOptions(**in_file, profile="prod"), environment)
+    assert settings.bootstrap_servers == [("a", 1), ("b", 2)]
+    assert settings.properties["client.id"] == "ops"
+    with pytest.raises(UsageError, match=f"Nothing names brokers of the {end} cluster"):
+        resolve(ConnectOptions(profile="west", end=end), environment)
+
+
+def test_of_two_clusters_the_expected_one_is_the_target(environment, write_config):
+    """A profile that names a source keeps its own expectation."""
+    write_config(PROFILES.replace('timeout = "7s"', 'expect-cluster = "of-prod"'))
+    environment["KCTL_EXPECT_CLUSTER"] = "of-variable"
+
+    def expected(**options):
+        return resolve(ConnectOptions(**options), environment).guard.cluster_id
+
+    assert expected(bootstrap_server="a:1", end="target") == "of-variable"
+    assert expected(bootstrap_server="a:1", end=SOURCE) is None
+    assert expected(profile="prod", end=SOURCE) == "of-prod"
 
 
 def test_an_unknown_profile_lists_the_known_ones(environment, write_config):

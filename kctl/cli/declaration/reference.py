@@ -42,12 +42,17 @@ A profile may hold a reference to a password instead of the password itself: `pa
 on for other passwords. kctl reads it when it connects. A file that contains a password itself must
 not be open to other users (mode 0600). `kctl profile show` hides passwords.
 
+A cluster that has options of its own beside another cluster (both of `kctl mirror`, the source of
+`kctl link create`) is named by these only: `KCTL_BOOTSTRAP_SERVER`, `KCTL_PROFILE` and
+`default_profile` do not count for it, nor does `localhost:9092`.
+
 ## Which cluster may be changed
 
 Three rules protect a cluster from a command that was meant for another one:
 
 - `expect-cluster = "ID"` in the profile, `--expect-cluster` or `KCTL_EXPECT_CLUSTER`: every command
-  stops before its first request if the cluster has another id.
+  stops before its first request if the cluster has another id. Of two clusters, the variable is
+  about the one that changes: the target, or the source of `kctl mirror switch --back`.
 - `read-only = true` in the profile: commands that write are refused before they connect, and the
   client sends no request that could write.
 - `confirm = "by-name"` in the profile: a dangerous command asks for the name of the profile, and

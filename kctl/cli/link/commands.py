@@ -4,7 +4,7 @@ them over."""
 import os
 from typing import TYPE_CHECKING, Annotated, Any
 
-from kctl.cli.connect import ConnectOptions, resolve
+from kctl.cli.connect import SOURCE, ConnectOptions, resolve
 from kctl.cli.declaration.command import DANGEROUS, READS, Range, remote_command
 from kctl.cli.declaration.declarations import Argument, CommandGroup, Option
 from kctl.cli.failures import DONE, FAILED
@@ -64,7 +64,9 @@ class SourceOptions:
             raise UsageError("Name the source", hint="e.g. --source east")
         if self.from_servers is None and self.from_config is None:
             raise UsageError("Name brokers of the source", hint="e.g. --from kafka.east:9092")
-        return ConnectOptions(bootstrap_server=self.from_servers, command_config=self.from_config)
+        return ConnectOptions(
+            bootstrap_server=self.from_servers, command_config=self.from_config, end=SOURCE
+        )
 
 
 @remote_command(app, "create", DANGEROUS)

@@ -207,8 +207,9 @@ class EndOptions:
                 hint="kctl mirror run, plan and verify read directories",
             )
         return ConnectOptions(
-            bootstrap_server=servers, profile=profile, command_config=config, timeout=self.timeout
-        )
+            bootstrap_server=servers, profile=profile, command_config=config, timeout=self.timeout,
+            end=side,
+        )  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -225,4 +226,5 @@ class FlowEnds(EndOptions):
             bootstrap_server=client.pop("bootstrap.servers"),
             properties=[f"{name}={value}" for name, value in client.items()],
             timeout=self.timeout,
+            end=side,
         )
