@@ -1,4 +1,8 @@
-"""Numbers with their nouns, as messages name them."""
+"""Numbers with their nouns, as messages name them, and the whole numbers that users type."""
+
+INT64_MAX = (1 << 63) - 1
+# `int` refuses more than 4,300 digits.
+_DIGITS_MAX = len(str(INT64_MAX))
 
 
 def counted(number: int, noun: str, form: str = "") -> str:
@@ -27,3 +31,15 @@ def are(number: int) -> str:
     ('is', 'are', 'are')
     """
     return "is" if number == 1 else "are"
+
+
+def is_whole_number(text: str, most: int = INT64_MAX) -> bool:
+    """Return whether `text` is a number from 0 to `most` in ASCII digits: `int` accepts it.
+
+    `str.isdigit` alone accepts superscripts, too, which are no numbers for `int`.
+
+    >>> is_whole_number("12"), is_whole_number("12", 9), is_whole_number("-1"), is_whole_number("²")
+    (True, False, False, False)
+    """
+    is_short = text.isascii() and text.isdigit() and len(text) <= _DIGITS_MAX
+    return is_short and int(text) <= most

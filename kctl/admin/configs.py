@@ -14,6 +14,7 @@ from enum import IntEnum
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kctl.client.results import error_of
+from kctl.counts import is_whole_number
 from kctl.errors import UnsupportedVersionError, UsageError
 from kctl.lazy_dataclass import dataclass
 from kctl.protocol.api_keys import ApiKey
@@ -261,7 +262,7 @@ def _broker_of(resource: ConfigResource) -> int | None:
     answer."""
     if resource.resource_type is ResourceType.TOPIC or not resource.name:
         return None
-    if not resource.name.isdigit():
+    if not is_whole_number(resource.name):
         raise UsageError(f"A broker is named by its id, not {resource.name!r}")
     return int(resource.name)
 

@@ -23,6 +23,7 @@ from typing import Any
 
 from kctl.admin.acl_rules import AclRule
 from kctl.admin.client_quotas import QuotaEntity
+from kctl.counts import is_whole_number
 from kctl.errors import UsageError, close_name
 from kctl.lazy_dataclass import dataclass
 from kctl.protocol.acl import WILDCARD, AclBinding, AclOperation, AclPattern, ResourceType
@@ -161,7 +162,7 @@ def _count(value: Any, place: str, most: int) -> int | None:
 def _broker(key: str, place: str) -> str:
     if key == DEFAULT_BROKER:
         return ""
-    if not (key.isascii() and key.isdigit()):
+    if not is_whole_number(key):
         raise UsageError(
             f"{place}: {key} is not the id of a broker", hint=f"use an id or {DEFAULT_BROKER}"
         )

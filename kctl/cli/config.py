@@ -10,6 +10,7 @@ from kctl.cli.failures import DONE, FAILED
 from kctl.cli.items import row, show_results
 from kctl.cli.output import Table
 from kctl.cli.session import Question, Session
+from kctl.counts import is_whole_number
 from kctl.errors import UsageError
 
 if TYPE_CHECKING:
@@ -124,7 +125,7 @@ def make_resource(entity: Entity, name: str) -> "ConfigResource":
         return ConfigResource(ResourceType.TOPIC, name)
     if entity is Entity.BROKER and name == DEFAULT_BROKER:
         return ConfigResource(ResourceType.BROKER, "")
-    if not name.isdigit():
+    if not is_whole_number(name):
         raise UsageError(
             f"NAME must be the id of a broker, not {name!r}",
             hint="e.g. 0; see kctl cluster describe",

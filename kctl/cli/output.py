@@ -13,6 +13,7 @@ from typing import BinaryIO, TextIO
 
 from kctl.cli.pipes import write_message
 from kctl.cli.table_text import cell_text, header_and_body, table_lines, wrapped_text
+from kctl.counts import is_whole_number
 from kctl.errors import StorageError
 from kctl.lazy_dataclass import dataclass
 from kctl.runtime.terminal_text import bytes_for_terminal, for_json, for_terminal
@@ -192,7 +193,7 @@ def terminal_width(stream: TextIO | None = None) -> int:
     As `shutil.get_terminal_size`, whose module loads every codec of archives.
     """
     given = os.environ.get("COLUMNS", "")
-    if given.isdecimal() and int(given):
+    if is_whole_number(given) and int(given):
         return int(given)
     try:
         terminal = stream or sys.__stdout__

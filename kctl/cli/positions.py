@@ -6,9 +6,8 @@ A position is an offset `N`, the last N records `-N`, a time `@2026-01-31T08:00`
 is exclusive.
 """
 
-import re
-
 from kctl.cli.units import option_instant_ms
+from kctl.counts import is_whole_number
 from kctl.errors import UsageError
 from kctl.model import Position, PositionKind
 
@@ -33,13 +32,12 @@ def parse_position(text: str, now_ms: int) -> Position:
         return Position(_NAMED_POSITIONS[cleaned])
     if cleaned.startswith("@"):
         return Position(PositionKind.TIME, option_instant_ms(cleaned[1:], now_ms))
-    if re.fullmatch(r"-?\d+", cleaned):
-        number = int(cleaned)
-        if abs(number) > OFFSET_MAX:
-            raise UsageError(f"Not an offset: {text}", hint=f"offsets are at most {OFFSET_MAX}")
-        if cleaned.startswith("-"):
-            return Position(PositionKind.TAIL, -number)
-        return Position(PositionKind.OFFSET, number)
+    digits = cleaned.removeprefix("-")
+    if is_whole_number(digits, OFFSET_MAX):
+        kind = PositionKind.OFFSET if digits == cleaned else PositionKind.TAIL
+        return Position(kind, int(digits))
+    if digits.isdecimal():
+        raise UsageError(f"Not an offset: {text}", hint=f"offsets are at most {OFFSET_MAX}")
     raise UsageError(f"Not an offset or a time: {text}", hint=_HINT)
 
 

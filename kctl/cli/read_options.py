@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import Annotated
 
 from kctl.cli.declaration.declarations import Option
+from kctl.counts import is_whole_number
 from kctl.errors import UsageError
 
 # Partitions are 32-bit.
@@ -31,8 +32,7 @@ def partition_numbers(texts: Sequence[str] | None) -> list[int] | None:
         return None
     numbers = [number.strip() for text in texts for number in text.split(",")]
     for number in numbers:
-        # isdigit accepts other scripts' digits, too.
-        if not (number.isascii() and number.isdigit()):
+        if not is_whole_number(number):
             raise UsageError(f"Not partitions: {', '.join(texts)}", hint="e.g. -p 0,3")
         if int(number) > PARTITION_MAX:
             raise UsageError(

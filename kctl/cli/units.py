@@ -5,52 +5,65 @@ import sys
 from datetime import UTC, datetime
 
 from kctl.cli.pipes import write_message
+from kctl.counts import INT64_MAX, is_whole_number
 from kctl.errors import UsageError
 
 _UNIT_MS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 604_800_000}
-_SIMPLE = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|d|w)")
+_NUMBER = re.compile(r"\d+(?:\.\d+)?", re.ASCII)
+_SIMPLE = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|d|w)", re.ASCII)
 _ISO = re.compile(
     r"P(?:(?P<w>\d+)W)?(?:(?P<d>\d+)D)?"
-    r"(?:T(?:(?P<h>\d+)H)?(?:(?P<m>\d+)M)?(?:(?P<s>\d+(?:\.\d+)?)S)?)?"
+    r"(?:T(?:(?P<h>\d+)H)?(?:(?P<m>\d+)M)?(?:(?P<s>\d+(?:\.\d+)?)S)?)?",
+    re.ASCII,
 )
-_SIZE = re.compile(r"(\d+)(\.\d+)?\s*(?:([kmgt])(i?))?b?", re.IGNORECASE)
+_SIZE = re.compile(r"(\d+)(\.\d+)?\s*(?:([kmgt])(i?))?b?", re.IGNORECASE | re.ASCII)
 _SIZE_UNITS = ("", "k", "m", "g", "t")
 # Bare digits of at least this length are milliseconds since the epoch, not a year.
 _EPOCH_DIGITS_MIN = 9
+_DURATION_HINT = "e.g. 500ms, 10s, 1h30m, 2d, PT1H"
+_SIZE_HINT = "e.g. 1048576, 50MB, 1.5GiB"
 
 
 def parse_duration_ms(text: str) -> int:
-    """Parse `500ms`, `10s`, `1h30m`, `2d`, ISO 8601's `PT1H30M`; a bare number is in seconds."""
-    cleaned = text.strip()
-    if re.fullmatch(r"\d+(?:\.\d+)?", cleaned):
-        return round(float(cleaned) * 1000)
-    parts = _SIMPLE.findall(cleaned)
-    if parts and "".join(number + unit for number, unit in parts) == cleaned:
-        return round(sum(float(number) * _UNIT_MS[unit] for number, unit in parts))
-    iso = _ISO.fullmatch(cleaned.upper())
-    if iso and any(iso.groups()):
-        return round(
-            sum(
-                float(number) * _UNIT_MS[unit]
-                for unit, number in iso.groupdict().items()
-                if number is not None
-            )
-        )
-    raise UsageError(f"Not a duration: {text}", hint="e.g. 500ms, 10s, 1h30m, 2d, PT1H")
+    """Parse `500ms`, `10s`, `1h30m`, `2d`, ISO 8601's `PT1H30M`; a bare number is in seconds.
+
+    Raise UsageError for anything else, and for a duration of more milliseconds than 64 bits hold.
+    """
+    parts = _parts_of_duration(text.strip())
+    if not parts:
+        raise UsageError(f"Not a duration: {text}", hint=_DURATION_HINT)
+    duration_ms = sum(float(number) * _UNIT_MS[unit] for number, unit in parts)
+    # Of very many digits, `float` makes infinity.
+    if duration_ms >= INT64_MAX:
+        raise UsageError(f"Too long a duration: {text}", hint=_DURATION_HINT)
+    return round(duration_ms)
+
+
+def _parts_of_duration(text: str) -> list[tuple[str, str]]:
+    """Return the numbers and units of a duration; none if `text` is no duration."""
+    if _NUMBER.fullmatch(text):
+        return [(text, "s")]
+    parts = _SIMPLE.findall(text)
+    if "".join(number + unit for number, unit in parts) == text:
+        return parts
+    iso = _ISO.fullmatch(text.upper())
+    found = iso.groupdict() if iso else {}
+    return [(number, unit) for unit, number in found.items() if number is not None]
 
 
 def parse_instant_ms(text: str, now_ms: int) -> int:
     """Parse an instant to ms since the epoch; raise UsageError if it is invalid.
 
     The forms are `2026-01-31`, `2026-01-31T08:00:00[.123][Z|+02:00]`, `-1h` (ago), `now`, and
-    milliseconds since the epoch. Without a zone it is in UTC, as in Apache Kafka's tools.
+    milliseconds since the epoch, of 64 bits. Without a zone it is in UTC, as in Apache Kafka's
+    tools.
     """
     cleaned = text.strip()
     if cleaned == "now":
         return now_ms
     if cleaned.startswith("-"):
         return now_ms - parse_duration_ms(cleaned[1:])
-    if cleaned.isdigit() and len(cleaned) >= _EPOCH_DIGITS_MIN:
+    if _is_of_epoch(cleaned):
         return int(cleaned)
     try:
         instant = datetime.fromisoformat(cleaned)
@@ -75,9 +88,13 @@ def option_instant_ms(text: str, now_ms: int) -> int:
     return instant_ms
 
 
+def _is_of_epoch(text: str) -> bool:
+    return len(text) >= _EPOCH_DIGITS_MIN and is_whole_number(text)
+
+
 def _has_no_zone(text: str) -> bool:
     cleaned = text.strip()
-    if cleaned.isdigit() and len(cleaned) >= _EPOCH_DIGITS_MIN:
+    if _is_of_epoch(cleaned):
         return False
     try:
         return datetime.fromisoformat(cleaned).tzinfo is None
@@ -95,11 +112,14 @@ def format_instant(timestamp_ms: int) -> str:
 
 
 def parse_size(text: str) -> int:
-    """Parse a number of bytes: `1500`, `100k`, `50MB`, `1.5GiB`."""
+    """Parse a number of bytes: `1500`, `100k`, `50MB`, `1.5GiB`; raise UsageError for anything
+    else, and for more digits than a number of 64 bits has."""
     found = _SIZE.fullmatch(text.strip())
     if found is None:
-        raise UsageError(f"Not a size: {text}", hint="e.g. 1048576, 50MB, 1.5GiB")
+        raise UsageError(f"Not a size: {text}", hint=_SIZE_HINT)
     whole, fraction, unit, is_binary = found.groups("")
+    if not is_whole_number(whole):
+        raise UsageError(f"Too large a size: {text}", hint=_SIZE_HINT)
     scale: int = (1024 if is_binary else 1000) ** _SIZE_UNITS.index(unit.lower())
     return int(whole) * scale + (round(float(fraction) * scale) if fraction else 0)
 

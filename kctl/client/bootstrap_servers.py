@@ -1,5 +1,6 @@
 """Parses the addresses of brokers in the form of Apache Kafka's clients: `host:port,host:port`."""
 
+from kctl.counts import is_whole_number
 from kctl.errors import UsageError
 
 DEFAULT_PORT = 9092
@@ -17,7 +18,7 @@ def parse_servers(text: str) -> list[tuple[str, int]]:
             port = rest.removeprefix(":")
         else:
             host, _, port = address.partition(":")
-        if not host or not (port or str(DEFAULT_PORT)).isdigit() or int(port or 1) not in _PORTS:
+        if not host or (port and not (is_whole_number(port) and int(port) in _PORTS)):
             raise UsageError(f"Not an address: {item}", hint="e.g. localhost:9092")
         servers.append((host, int(port or DEFAULT_PORT)))
     if not servers:

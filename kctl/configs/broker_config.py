@@ -21,6 +21,7 @@ from kctl.configs.listener_checks import (
 )
 from kctl.configs.listener_config import LISTENER_PREFIX
 from kctl.configs.topic_configs import TOPIC_CONFIGS
+from kctl.counts import is_whole_number
 from kctl.errors import UsageError
 from kctl.lines import split_lines
 from kctl.model import Endpoint, SecurityProtocol
@@ -308,7 +309,7 @@ def parse_listeners(text: str, protocols: Mapping[str, SecurityProtocol]) -> lis
     for item in filter(None, (part.strip() for part in text.split(","))):
         name, separator, address = item.partition("://")
         host, colon, port = address.rpartition(":")
-        if not (separator and colon and port.isdigit() and int(port) < 65536):
+        if not (separator and colon and is_whole_number(port, 65_535)):
             raise UsageError(
                 f"Unable to parse {item} to a broker endpoint",
                 hint="e.g. PLAINTEXT://127.0.0.1:9092",

@@ -6,6 +6,7 @@ Kafka 2.7: kafka.server.KafkaConfig (`validateValues`), kafka.utils.CoreUtils
 
 from collections.abc import Mapping, Sequence
 
+from kctl.counts import is_whole_number
 from kctl.errors import UsageError
 from kctl.model import Endpoint
 
@@ -70,7 +71,7 @@ def check_connection_limits(
     """Raise UsageError for limits of connections that contradict each other."""
     for item in filter(None, (part.strip() for part in per_ip_overrides.split(","))):
         host, _, number = item.rpartition(":")
-        if not host.strip() or not number.strip().isdigit():
+        if not host.strip() or not is_whole_number(number.strip()):
             raise UsageError(
                 f"Error parsing configuration property 'max.connections.per.ip.overrides': {item}",
                 hint="e.g. 10.0.0.1:100,localhost:50",

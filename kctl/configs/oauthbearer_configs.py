@@ -13,6 +13,7 @@ from typing import Any
 
 from kctl.configs.config_key import ConfigKey, ConfigType
 from kctl.configs.urls import check_url
+from kctl.counts import is_whole_number
 from kctl.errors import UsageError
 from kctl.lazy_dataclass import dataclass
 from kctl.protocol.sasl.bearer_token import TokenRules
@@ -119,7 +120,7 @@ def bearer_login(
 def _unsecured_rules(options: Mapping[str, str]) -> TokenRules:
     prefix = "unsecuredValidator"
     skew = options.get(f"{prefix}AllowableClockSkewMs", "").strip() or "0"
-    if not skew.isdecimal():
+    if not is_whole_number(skew):
         raise UsageError(f"{prefix}AllowableClockSkewMs={skew} is not a number of milliseconds")
     return TokenRules(
         principal_claim=options.get(f"{prefix}PrincipalClaimName", "").strip() or "sub",

@@ -16,6 +16,7 @@ from collections.abc import Mapping
 from dataclasses import field
 
 from kctl.configs.client_configs import is_client_config, without_effect
+from kctl.counts import is_whole_number
 from kctl.errors import UsageError
 from kctl.lazy_dataclass import dataclass
 from kctl.mirror.mm2_formats import Mm2Settings
@@ -206,6 +207,6 @@ def _filter(included: str, excluded: str, target: tuple[str, str] | None = None)
 
 
 def _count(text: str, name: str, unit: str) -> int:
-    if not text.isascii() or not text.isdigit() or int(text) < 1:
+    if not is_whole_number(text) or int(text) < 1:
         raise UsageError(f"{name} is a number of {unit}, not {text!r}")
     return int(text)

@@ -13,6 +13,8 @@ from kctl.cli.app import COMMANDS, build_app
 from kctl.cli.declaration.spec import CommandSpec, ParameterSpec, commands_of
 
 _GROUPS = {row.name for row in COMMANDS if row.is_group}
+# `int` refuses them, and `float` makes infinity of them.
+_MANY_DIGITS = "9" * 5000
 
 
 class Mistake(NamedTuple):
@@ -202,6 +204,27 @@ WITHOUT_A_CLUSTER = [
     Mistake("topic list -b ''", 2, "bootstrap"),
     Mistake("topic list -b host:no-port", 2, "host:no-port"),
     Mistake("topic list -b host:99999", 2, "host:99999"),
+    # Digits that are no numbers, and numbers that nothing holds.
+    Mistake("topic list -b host:²", 2, "host:²"),
+    Mistake(f"topic list --timeout {_MANY_DIGITS}", 2, _MANY_DIGITS),
+    Mistake(f"metrics serve --interval {_MANY_DIGITS}", 2, _MANY_DIGITS),
+    Mistake(f"group lag g --fail-above {_MANY_DIGITS}", 2, _MANY_DIGITS),
+    Mistake("profile add p -b ²:²", 2, "²:²"),
+    Mistake("produce t v --timestamp 99999999999999999999999", 2, "99999999999999999999999"),
+    Mistake("produce t v --timestamp=-99999999999999d", 2, "99999999999999d"),
+    Mistake("consume t --offset @99999999999999999999999", 2, "99999999999999999999999"),
+    Mistake("consume t --offset @²²²²²²²²²²²²", 2, "²²²²²²²²²²²²"),
+    Mistake(f"consume t --offset {_MANY_DIGITS}", 2, _MANY_DIGITS),
+    Mistake(f"consume t -p {_MANY_DIGITS}", 2, _MANY_DIGITS),
+    Mistake("reassign plan drain ²", 2, "²"),
+    Mistake("reassign plan set-rf t ²", 2, "²"),
+    Mistake("reassign plan move t:0 ² 1", 2, "²"),
+    Mistake("reassign plan swap-leader t:0 ²", 2, "²"),
+    Mistake("reassign plan log-dirs ²", 2, "log-dirs"),
+    Mistake("top --once --metrics :²", 2, ":²"),
+    Mistake("serve --seed-topic t:²", 2, "t:²"),
+    Mistake("config describe broker ²", 2, "²"),
+    Mistake(f"topic purge t:{_MANY_DIGITS}", 2, _MANY_DIGITS),
     Mistake("topic create t -p 99999999999", 2, "--partitions"),
     Mistake("topic create t -p 0", 2, "--partitions"),
     Mistake("topic create t -r 0", 2, "--replication-factor"),

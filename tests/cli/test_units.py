@@ -40,9 +40,15 @@ def test_durations_are_parsed(text, expected_ms):
     assert parse_duration_ms(text) == expected_ms
 
 
-@pytest.mark.parametrize("text", ["", "soon", "10 seconds", "-1s", "1h 30x", "P", "PT", "h"])
+@pytest.mark.parametrize("text", ["", "soon", "10 seconds", "-1s", "1h 30x", "P", "PT", "h", "٣s"])
 def test_invalid_durations_are_rejected(text):
     with pytest.raises(UsageError, match="Not a duration"):
+        parse_duration_ms(text)
+
+
+@pytest.mark.parametrize("text", ["9" * 400, "9" * 400 + "ms", "P" + "9" * 400 + "W", "9" * 19])
+def test_durations_beyond_64_bits_are_rejected(text):
+    with pytest.raises(UsageError, match="Too long a duration"):
         parse_duration_ms(text)
 
 
@@ -63,9 +69,18 @@ def test_instants_are_parsed(text, expected_ms):
     assert parse_instant_ms(text, NOW_MS) == expected_ms
 
 
-def test_invalid_instants_are_rejected():
+@pytest.mark.parametrize("text", ["yesterday", "9" * 23, "9" * 5000, "²" * 12])
+def test_invalid_instants_are_rejected(text):
     with pytest.raises(UsageError, match="Not a time"):
-        parse_instant_ms("yesterday", NOW_MS)
+        parse_instant_ms(text, NOW_MS)
+
+
+def test_instants_have_64_bits():
+    assert parse_instant_ms(str(2**63 - 1), NOW_MS) == 2**63 - 1
+    with pytest.raises(UsageError, match="Not a time"):
+        parse_instant_ms(str(2**63), NOW_MS)
+    with pytest.raises(UsageError, match="Too long a duration"):
+        parse_instant_ms("-99999999999999d", NOW_MS)
 
 
 def test_instants_are_printed_in_utc_with_milliseconds():
@@ -96,6 +111,11 @@ def test_sizes_are_parsed(text, expected):
 def test_invalid_sizes_are_rejected(text):
     with pytest.raises(UsageError, match="Not a size"):
         parse_size(text)
+
+
+def test_a_size_of_very_many_digits_is_rejected():
+    with pytest.raises(UsageError, match="Too large a size"):
+        parse_size("9" * 5000)
 
 
 def test_rates_are_sizes_above_zero_with_an_optional_suffix():
@@ -129,7 +149,9 @@ def test_ranges_may_be_open_at_either_end():
     assert parse_range("earliest..9", NOW_MS) == (early, late)
 
 
-@pytest.mark.parametrize("text", ["", "x", "1..y", "@", "1...2", "--1"])
+@pytest.mark.parametrize(
+    "text", ["", "x", "1..y", "@", "1...2", "--1", "²", "-²", "9" * 5000, "-" + "9" * 5000]
+)
 def test_invalid_ranges_are_rejected(text):
     with pytest.raises(UsageError):
         parse_range(text, NOW_MS)

@@ -9,7 +9,7 @@ from kctl.cli.failures import DONE
 from kctl.cli.items import row, show_results
 from kctl.cli.output import Table
 from kctl.cli.session import Question, Session
-from kctl.counts import counted
+from kctl.counts import counted, is_whole_number
 from kctl.errors import UsageError
 
 if TYPE_CHECKING:
@@ -94,6 +94,6 @@ def upgrade_features(
 
 
 def _level(name: str, text: str) -> int:
-    if not (text.isascii() and text.isdigit() and int(text) <= INT16_MAX):
+    if not is_whole_number(text, INT16_MAX):
         raise UsageError(f"Not a level of {name}: {text}", hint="e.g. metadata.version=27")
     return int(text)

@@ -1,6 +1,5 @@
 """kctl group lag: how far groups are behind, in records, bytes and time, and their trends."""
 
-import re
 from collections.abc import Coroutine, Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -10,7 +9,7 @@ from kctl.cli.group.listing import left_out, report_missing_brokers
 from kctl.cli.output import OutputFormat, Table
 from kctl.cli.session import Session
 from kctl.cli.units import format_bytes, format_duration, format_instant, parse_duration_ms
-from kctl.counts import counted
+from kctl.counts import counted, is_whole_number
 from kctl.errors import UsageError
 from kctl.runtime.terminal_text import for_log_line
 
@@ -129,7 +128,7 @@ def _check_watched(session: Session, *, window_ms: int) -> None:
 
 def _limit(text: str) -> tuple[str, int]:
     """Return what a limit is compared with, and the limit: a bare number counts records."""
-    if re.fullmatch(r"\d+", text.strip()):
+    if is_whole_number(text.strip()):
         return "records", int(text)
     return "time_ms", parse_duration_ms(text)
 

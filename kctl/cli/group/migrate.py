@@ -12,7 +12,7 @@ from kctl.cli.items import row, show_results
 from kctl.cli.output import Table
 from kctl.cli.session import Question, Session
 from kctl.cli.text_files import read_text
-from kctl.counts import counted
+from kctl.counts import counted, is_whole_number
 from kctl.errors import UsageError
 
 if TYPE_CHECKING:
@@ -137,7 +137,7 @@ def _mirrors(given: list[str], to: str) -> dict[int | None, str]:
     mirrors: dict[int | None, str] = {}
     for text in given:
         broker, equals, name = text.rpartition("=")
-        if equals and not (broker.isascii() and broker.isdigit()):
+        if equals and not is_whole_number(broker):
             raise UsageError(f"Not a broker id and a mirror: {text}", hint="e.g. --mirror 0=old1")
         check_name(name)
         key = int(broker) if equals else None

@@ -3,6 +3,7 @@
 from typing import TYPE_CHECKING, Annotated
 
 from kctl.cli.declaration.declarations import Option
+from kctl.counts import is_whole_number
 from kctl.errors import UsageError
 from kctl.lazy_dataclass import dataclass
 
@@ -113,6 +114,7 @@ class ExtractOptions:
 
 def _offset_range(text: str) -> tuple[int, int]:
     start, dots, end = text.partition("..")
-    if not (dots and start.isdecimal() and end.isdecimal() and int(start) < int(end)):
+    is_range = dots and is_whole_number(start) and is_whole_number(end)
+    if not (is_range and int(start) < int(end)):
         raise UsageError(f"Not a range of offsets: {text}", hint="e.g. 100..200; 200 stays")
     return int(start), int(end)

@@ -8,6 +8,7 @@ from kctl.cli.mirror.ends import EndOptions
 from kctl.cli.mirror.topic_options import DEFAULT_NAME, NameOption
 from kctl.cli.positions import OFFSET_MAX
 from kctl.cli.read_options import PARTITION_MAX
+from kctl.counts import is_whole_number
 from kctl.errors import UsageError
 from kctl.model import TopicPartition
 
@@ -71,8 +72,8 @@ def translate(
 def _offset(text: str) -> tuple[TopicPartition, int]:
     topic, _, rest = text.partition(":")
     partition, _, number = rest.partition(":")
-    is_right = all(each.isascii() and each.isdigit() for each in (partition, number))
-    if not topic or not is_right or int(partition) > PARTITION_MAX or int(number) > OFFSET_MAX:
+    is_right = is_whole_number(partition, PARTITION_MAX) and is_whole_number(number, OFFSET_MAX)
+    if not topic or not is_right:
         raise UsageError(f"Not TOPIC:PARTITION:OFFSET: {text}", hint="e.g. --offset orders:0:1234")
     return TopicPartition(topic, int(partition)), int(number)
 

@@ -8,7 +8,7 @@ from kctl.cli.failures import DONE
 from kctl.cli.reassign.files import rollback_path
 from kctl.cli.session import Session
 from kctl.cli.units import format_bytes
-from kctl.counts import counted
+from kctl.counts import counted, is_whole_number
 from kctl.errors import UsageError
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ def plan_log_dirs(session: Session, arguments: Sequence[str], out: str | None) -
     """Plan for one broker, or for all."""
     from kctl.admin.log_dir_plan import plan_log_dir_moves
 
-    if len(arguments) > 1 or not all(word.isdigit() for word in arguments):
+    if len(arguments) > 1 or not all(map(is_whole_number, arguments)):
         raise UsageError("log-dirs takes one broker at most", hint="kctl reassign plan log-dirs 1")
     brokers = [int(word) for word in arguments] or None
 

@@ -23,6 +23,7 @@ from kctl.cli.reassign.files import (
 )
 from kctl.cli.session import Session
 from kctl.cli.topic.scope import partitions_named
+from kctl.counts import is_whole_number
 from kctl.errors import UsageError
 
 if TYPE_CHECKING:
@@ -162,14 +163,16 @@ def _planner(
         case "add", [ids]:
             added = broker_ids(ids)
             return lambda layout: planner.add_brokers(layout, added, by, dead)
-        case "set-rf", [topic, factor] if factor.isdigit():
+        case "set-rf", [topic, factor] if is_whole_number(factor):
             return lambda layout: planner.set_replication_factor(layout, topic, int(factor), dead)
-        case "move", [name, source, to] if source.isdigit() and to.isdigit():
+        case "move", [name, source, to] if is_whole_number(source) and is_whole_number(to):
             moved = partitions_named([name])
             return lambda layout: planner.move(
                 layout, _partitions(layout, moved, int(source)), int(source), int(to), dead
             )
-        case "swap-leader", [name, *leader] if len(leader) < 2 and all(map(str.isdigit, leader)):
+        case "swap-leader", [name, *leader] if len(leader) < 2 and all(
+            map(is_whole_number, leader)
+        ):
             first = int(leader[0]) if leader else None
             led = partitions_named([name])
             return lambda layout: planner.swap_leader(layout, _partitions(layout, led), first, dead)
@@ -178,7 +181,7 @@ def _planner(
 
 def broker_ids(text: str) -> list[int]:
     """Parse `3` or `4,5`."""
-    if not all(part.strip().isdigit() for part in text.split(",")):
+    if not all(is_whole_number(part.strip()) for part in text.split(",")):
         raise UsageError(f"Not brokers: {text}", hint="ids, e.g. 4,5")
     return [int(part) for part in text.split(",")]
 

@@ -23,6 +23,7 @@ from kctl.cli.serve.settings import (
     parse_address,
     warn_of_settings,
 )
+from kctl.counts import is_whole_number
 from kctl.errors import KctlError, UsageError
 from kctl.imports import without_searches
 
@@ -550,7 +551,7 @@ def check_store_listener(listener: "Endpoint | None", given: Mapping[str, str]) 
 
 def _parse_seed(text: str) -> tuple[str, int]:
     name, colon, count = text.partition(":")
-    if not name or (colon and not (count.isdigit() and int(count) > 0)):
+    if not name or (colon and not (is_whole_number(count) and int(count) > 0)):
         raise UsageError(f"Not a topic to seed: {text}", hint="e.g. --seed-topic orders:12")
     return name, int(count) if colon else 1
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 from kctl.cli.failures import DONE
 from kctl.cli.output import Output
 from kctl.cli.serve.settings import given_settings
-from kctl.counts import are, counted
+from kctl.counts import are, counted, is_whole_number
 from kctl.errors import UsageError
 from kctl.imports import without_searches
 from kctl.lazy_dataclass import dataclass
@@ -164,6 +164,6 @@ def _parsed_listener(text: str) -> "Endpoint":
     from kctl.model import Endpoint
 
     host, _, port = text.removeprefix(_SCHEME).rpartition(":")
-    if not text.startswith(_SCHEME) or not port.isdigit() or int(port) > 65_535 or not host:
+    if not text.startswith(_SCHEME) or not is_whole_number(port, 65_535) or not host:
         raise UsageError(f"Not a listener: {text}", hint=f"e.g. --listener {_SCHEME}0.0.0.0:9092")
     return Endpoint(host.strip("[]"), int(port))

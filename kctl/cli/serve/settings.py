@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 
 from kctl.cli.output import Output
 from kctl.cli.text_files import read_text
+from kctl.counts import is_whole_number
 from kctl.errors import UsageError
 
 if TYPE_CHECKING:
@@ -40,7 +41,7 @@ def parse_address(text: str, example: str = "--zookeeper-port 2181") -> "Endpoin
     from kctl.model import Endpoint
 
     host, _, port = text.rpartition(":")
-    if not port.isdigit() or int(port) > 65535:
+    if not is_whole_number(port, 65_535):
         raise UsageError(f"Not a port: {text}", hint=f"e.g. {example}")
     return Endpoint(host or "127.0.0.1", int(port))
 

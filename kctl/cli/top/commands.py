@@ -11,6 +11,7 @@ from kctl.cli.session import Session
 from kctl.cli.top.live import Live, look_at_twice, rows_of
 from kctl.cli.top.screen import KEYS, Screen, View
 from kctl.cli.units import parse_duration_ms
+from kctl.counts import is_whole_number
 from kctl.errors import UsageError
 
 if TYPE_CHECKING:
@@ -110,7 +111,7 @@ def metrics_source(
         if not place.startswith(":"):
             url = place if "://" in place else f"http://{place}"
             check_metrics_url(url, has_secret=False)
-        elif not place[1:].isdigit() or int(place[1:]) > _PORT_MAX:
+        elif not is_whole_number(place[1:], _PORT_MAX):
             raise UsageError(f"--metrics {place}: not a port", hint="e.g. --metrics :9404")
     return MetricsSource(tuple(places), f"Bearer {token}" if token else "", ca_file or "")
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+from kctl.counts import is_whole_number
 from kctl.errors import UsageError
 
 
@@ -16,7 +17,7 @@ def partitions_named(topics: Sequence[str]) -> dict[str, list[int] | None]:
         if not colon:
             wanted[name] = None
             continue
-        if not all(number.isascii() and number.isdigit() for number in numbers.split(",")):
+        if not all(map(is_whole_number, numbers.split(","))):
             raise UsageError(f"Not a topic with partitions: {text}", hint="e.g. orders:0,1")
         earlier = wanted.get(name, [])
         if earlier is not None:
