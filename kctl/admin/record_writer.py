@@ -86,7 +86,8 @@ async def write_records(
         is_complete = await _write(producer, chunks, results)
         if is_complete and transaction is not None:
             await transaction.end(commit=True)
-    except KctlError:
+    except Exception:
+        # Whatever ends the run: what is written so far must not stay open.
         await _abort(transaction, producer, results)
         raise
     if not is_complete:

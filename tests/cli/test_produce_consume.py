@@ -211,14 +211,28 @@ def test_a_dry_run_of_produce_writes_nothing(on, topic):
     assert on("consume", topic, "-e").lines == []
 
 
-def test_a_malformed_line_ends_the_input_after_earlier_records_are_written(on, topic, tmp_path):
+@pytest.mark.parametrize(
+    ("line", "error"),
+    [
+        ('{"value": ', "not JSON"),
+        # JSON can hold half a character, and UTF-8 cannot.
+        (r'{"value": "\ud800"}', "Input is not valid text"),
+        (r'{"value": {"a": "\ud800"}}', "Input is not valid text"),
+        (r'{"headers": {"\ud800": "a"}}', "Input is not valid text"),
+        (f'{{"timestamp": {2**63}}}', f"timestamp {2**63} has more than 64 bits"),
+        (f'{{"timestamp": "{2**63}"}}', f"Not a time: {2**63}"),
+    ],
+)
+def test_a_malformed_line_ends_the_input_after_earlier_records_are_written(
+    on, topic, tmp_path, line, error
+):
     path = tmp_path / "records"
-    path.write_text('{"value": "good"}\n{"value": \n')
+    path.write_text(f'{{"value": "good"}}\n{line}\n')
 
     ran = on("produce", topic, "-i", "ndjson", "-f", path)
 
     assert ran.status == 1
-    assert ran.err.startswith("error: Line 2 of the input: not JSON")
+    assert ran.err.startswith(f"error: Line 2 of the input: {error}")
     assert "before it: 1 record\n" in ran.err
     assert on("consume", topic, "-e").lines == ["good"]
 

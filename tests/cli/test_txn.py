@@ -1,7 +1,11 @@
 """kctl txn, kctl produce --transactional-id, kctl consume --isolation."""
 
+import errno
+import os
+
 import pytest
 
+from kctl.cli.records import record_input
 from kctl.protocol.error_codes import ErrorCode
 from tests.support.transaction_requests import RawProducer, find_coordinators
 
@@ -42,6 +46,19 @@ def test_a_malformed_record_leaves_nothing_to_committed_readers(on, topic, tmp_p
     assert "the transaction was aborted" in ran.err
     assert on("consume", topic, "-e", "--read-committed").lines == []
     assert on("consume", topic, "-e", "--isolation", "read_uncommitted").lines == ["a"]
+
+
+def test_an_input_that_cannot_be_read_to_its_end_aborts_the_transaction(on, topic, monkeypatch):
+    def failing(descriptor):
+        yield [b"a"]
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    monkeypatch.setattr(record_input, "line_chunks", failing)
+    ran = on("produce", topic, "-f", os.devnull, "--transactional-id", topic)
+    assert (ran.status, "Input/output error" in ran.err) == (1, True)
+    [document] = on("txn", "list", topic, "-o", "json").documents
+    # The markers may still be on their way.
+    assert document["state"] in ("PrepareAbort", "CompleteAbort")
 
 
 def test_a_rejected_record_aborts_the_transaction(on, topic):

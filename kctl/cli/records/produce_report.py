@@ -55,8 +55,8 @@ class ProduceReport:
         for number, line in chunk:
             try:
                 records.append(parse(line))
-            except KctlError as error:
-                self._malformed = KctlError(f"Line {number} of the input: {error}")
+            except (KctlError, UnicodeError) as error:
+                self._malformed = KctlError(f"Line {number} of the input: {describe(error)[0]}")
                 break
             self._in_flight.append(number)
         return records

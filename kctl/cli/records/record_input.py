@@ -15,6 +15,7 @@ from typing import Any
 from kctl.cli.records.value_options import Encode
 from kctl.cli.units import parse_instant_ms
 from kctl.client.producer import Headers, NewRecord
+from kctl.counts import INT64_MAX
 from kctl.errors import KctlError
 
 # The size of a chunk.
@@ -104,7 +105,8 @@ def json_parser(template: NewRecord, now_ms: int, encode: Encode | None = None) 
     """Return a parser of JSON objects with key, value, headers, partition and timestamp.
 
     `key_base64` and `value_base64` hold bytes. Absent fields come from `template`. The document in
-    `value` is encoded by `encode`; null is a tombstone.
+    `value` is encoded by `encode`; null is a tombstone. The parser raises KctlError, and
+    UnicodeEncodeError for a lone surrogate, which JSON can hold and UTF-8 cannot.
     """
 
     def parse(line: bytes) -> NewRecord:
@@ -166,21 +168,29 @@ def _headers(value: Any) -> Headers:
     """Convert `{name: value}`, `[[name, value], ...]`, or the form that `consume -o ndjson` prints:
     `[{"name", "value" or "value_base64"}, ...]`."""
     if isinstance(value, dict):
-        return tuple((str(name), _to_bytes(content)) for name, content in value.items())
+        return tuple((_name(name), _to_bytes(content)) for name, content in value.items())
     headers = []
     for item in value if isinstance(value, list) else [value]:
         if isinstance(item, dict) and "name" in item:
-            headers.append((str(item["name"]), _content(item, "value", None)))
+            headers.append((_name(item["name"]), _content(item, "value", None)))
         elif isinstance(item, list) and len(item) == 2:
-            headers.append((str(item[0]), _to_bytes(item[1])))
+            headers.append((_name(item[0]), _to_bytes(item[1])))
         else:
             raise KctlError(f"not a header: {item!r}")
     return tuple(headers)
+
+
+def _name(value: Any) -> str:
+    name = str(value)
+    name.encode()  # Raises UnicodeEncodeError here, where the line is known.
+    return name
 
 
 def _timestamp(value: Any, default: int | None, now_ms: int) -> int | None:
     if value is None:
         return default
     if isinstance(value, int):
+        if abs(value) > INT64_MAX:
+            raise KctlError(f"timestamp {value} has more than 64 bits")
         return value
     return parse_instant_ms(str(value), now_ms)
