@@ -4,7 +4,7 @@
     INITIAL, VERSIONED --SaslHandshake v1--> EXCHANGE      tokens in SaslAuthenticate requests
     INITIAL, VERSIONED --SaslHandshake v0--> RAW_EXCHANGE  tokens as frames of their own
     EXCHANGE, RAW_EXCHANGE --the last token--> COMPLETE
-    COMPLETE --SaslHandshake, if the session has a lifetime--> EXCHANGE   (KIP-368)
+    COMPLETE --SaslHandshake, if the session has a lifetime--> EXCHANGE, RAW_EXCHANGE   (KIP-368)
     any state but COMPLETE --anything else--> FAILED
 
 A client may send ApiVersions once, not counting requests with an unknown version or an invalid
@@ -54,7 +54,7 @@ from kctl.protocol.sasl.mechanism import (
 )
 from kctl.protocol.schema import Message, Part
 
-# Minimum time between the starts of two exchanges of a connection.
+# Minimum time between the starts of two re-authentications of a connection.
 REAUTHENTICATION_INTERVAL_MS = 1_000
 _SIZE_BYTES = 4
 _UNKNOWN_EPOCH = -1
@@ -80,7 +80,7 @@ LEGAL_MOVES: dict[AuthenticationState, frozenset[AuthenticationState]] = {
     _S.VERSIONED: frozenset({_S.EXCHANGE, _S.RAW_EXCHANGE, _S.FAILED}),
     _S.EXCHANGE: frozenset({_S.COMPLETE, _S.FAILED}),
     _S.RAW_EXCHANGE: frozenset({_S.COMPLETE, _S.FAILED}),
-    _S.COMPLETE: frozenset({_S.EXCHANGE, _S.FAILED}),
+    _S.COMPLETE: frozenset({_S.EXCHANGE, _S.RAW_EXCHANGE, _S.FAILED}),
     _S.FAILED: frozenset(),
 }
 
@@ -103,9 +103,9 @@ class Authentication:
         "_listener",
         "_mechanism",
         "_new_mechanism",
+        "_reauthenticated_ms",
         "_served",
         "_software",
-        "_started_ms",
         "is_token_authenticated",
         "principal",
         "state",
@@ -116,7 +116,6 @@ class Authentication:
         listener: SaslListener,
         credentials: CredentialSource,
         served: Mapping[int, tuple[int, int]],
-        now_ms: int,
     ) -> None:
         self.state = _S.INITIAL
         # `User:name`, once authenticated.
@@ -126,7 +125,8 @@ class Authentication:
         self._listener = listener
         self._credentials = credentials
         self._served = served
-        self._started_ms = now_ms
+        # When the last re-authentication began; None before the first.
+        self._reauthenticated_ms: int | None = None
         self._lifetime_end_ms: int | None = None
         # The name and version of the client's library.
         self._software = (UNKNOWN_SOFTWARE, UNKNOWN_SOFTWARE)
@@ -165,8 +165,8 @@ class Authentication:
         if self._lifetime_end_ms is None:
             return False
         api, *_ = read_request_header(frame)
-        if api is ApiKey.SASL_HANDSHAKE:
-            return now_ms - self._started_ms >= REAUTHENTICATION_INTERVAL_MS
+        if api is ApiKey.SASL_HANDSHAKE and self._may_begin_again(now_ms):
+            return True
         if now_ms >= self._lifetime_end_ms:
             raise CorruptDataError(f"{self.principal}: the session has expired")
         return False
@@ -205,6 +205,10 @@ class Authentication:
             software_version=version,
         )
 
+    def _may_begin_again(self, now_ms: int) -> bool:
+        last_ms = self._reauthenticated_ms
+        return last_ms is None or now_ms - last_ms >= REAUTHENTICATION_INTERVAL_MS
+
     # --- one method for each kind of frame
 
     def _api_versions(self, request: "_RequestFrame") -> Step:
@@ -234,8 +238,9 @@ class Authentication:
                 request.response(response),
                 f"unsupported SASL mechanism {mechanism[:_NAME_SHOWN_MAX]}",
             )
+        if self.state is _S.COMPLETE:
+            self._reauthenticated_ms = now_ms
         self._move(_S.EXCHANGE if request.version else _S.RAW_EXCHANGE)
-        self._started_ms = now_ms
         self._new_mechanism = mechanism
         self._exchange = None
         return Step(request.response(response))

@@ -60,6 +60,10 @@ class ConnectionHost(Protocol):
         """Log a handler's exception."""
         ...
 
+    def connection_failed(self, context: RequestContext, work: str, error: Exception) -> None:
+        """Log an error outside any handler, after which the connection is closed."""
+        ...
+
     def complain(self, client_host: str, message: str) -> None:
         """Log a client's invalid request, at a limited rate per host."""
         ...

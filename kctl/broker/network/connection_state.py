@@ -15,14 +15,16 @@ from kctl.broker.api_versions import is_valid_software
 from kctl.broker.network.connection_host import ConnectionHost, FastPath
 from kctl.broker.network.intake import Intake
 from kctl.broker.network.limits import UNAUTHENTICATED_BYTES_MAX
+from kctl.broker.network.refusals import api_name, reason_of
 from kctl.broker.network.throttling import Throttling
 from kctl.broker.request import Request, RequestContext
 from kctl.broker.request_times import RequestCounter, RequestTimes
+from kctl.errors import CorruptDataError
 from kctl.protocol.api_keys import ApiKey
 from kctl.protocol.framing import FrameBuffer
 from kctl.protocol.schema import Message
 from kctl.protocol.server_phase import ServerPhase
-from kctl.runtime.network import Transport
+from kctl.runtime.network import TlsSession, Transport
 
 if TYPE_CHECKING:
     from kctl.broker.network.authentication import Authentication
@@ -177,6 +179,29 @@ class ConnectionState:
             or self._frames.buffered_bytes > 0
         )
 
+    def when_secured(self, session: TlsSession) -> None:
+        """Take the client's principal from its certificate, unless SASL authenticates it."""
+        self._server.secured(self.context, session)
+        certificate = session.certificate
+        if certificate is None or self._authentication is not None:
+            return
+        try:
+            principal = self._server.principal_of(self.context.listener_name, certificate)
+        except CorruptDataError as error:
+            self.evict(str(error))
+            return
+        if principal is None:
+            self.evict("no rule of ssl.principal.mapping.rules applies to its certificate")
+        else:
+            self.context = replace(self.context, principal=principal)
+
+    def describe_work(self, *_: object) -> str:
+        """Name the API of the last request, for the loop's watchdog."""
+        return api_name(self._last_api_key)
+
+    def _reason(self, error: CorruptDataError) -> str:
+        return reason_of(error, self._frames.first_bytes, self.context)
+
     def _recognize(self, request: Request) -> None:
         """Keep what the client says about itself, for its later requests."""
         body = request.body
@@ -211,7 +236,7 @@ class ConnectionState:
         raise NotImplementedError
 
     def evict(self, reason: str) -> None:
-        """Close the connection, for RequestMemory."""
+        """Close the connection, and log why."""
         raise NotImplementedError
 
 

@@ -399,15 +399,16 @@ class SocketServer:
         """
         if isinstance(error, StoppingError):
             return
-        self.counters.handler_errors += 1
+        work = f"API {request.api_key} version {request.api_version}"
+        self.connection_failed(request.context, work, error)
 
-        context = request.context
+    def connection_failed(self, context: RequestContext, work: str, error: Exception) -> None:
+        """Log an error, with its traceback, that `work` for a connection met: one per host and
+        second."""
+        self.counters.handler_errors += 1
         line = self._failures.line(
             context.client_host,
-            lambda: (
-                f"Unexpected error in API {request.api_key} version {request.api_version}"
-                f" of {context.connection_id}"
-            ),
+            lambda: f"Unexpected error in {work} of {context.connection_id}",
             self.now_ms(),
         )
         if line is not None:
@@ -453,7 +454,7 @@ class SocketServer:
             return None
         assert self._authentication_class is not None
         assert self._credentials is not None
-        return self._authentication_class(listener, self._credentials, self.served, self.now_ms())
+        return self._authentication_class(listener, self._credentials, self.served)
 
     # max.connections
 

@@ -23,13 +23,12 @@ Kafka 2.7: kafka.network.Processor, org.apache.kafka.common.network.KafkaChannel
 """
 
 from collections.abc import Callable
-from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from kctl.broker.network.connection_host import ConnectionHost
 from kctl.broker.network.connection_state import ConnectionState
-from kctl.broker.network.refusals import api_name, reason_of, unknown_version_response
+from kctl.broker.network.refusals import unknown_version_response
 from kctl.broker.network.slices import in_slices, is_heavy_response
 from kctl.broker.request import Request, RequestContext
 from kctl.broker.request_times import RequestTimes
@@ -40,7 +39,7 @@ from kctl.protocol.connection import read_request_header, response_frame
 from kctl.protocol.primitives import Buffer
 from kctl.protocol.schema import Message, Part
 from kctl.protocol.server_phase import ServerPhase, moved
-from kctl.runtime.network import TlsError, TlsSession, Transport
+from kctl.runtime.network import TlsError, Transport
 from kctl.runtime.turns import alone_in_turns, in_turns
 from kctl.work import Work, while_wanted
 
@@ -105,10 +104,15 @@ class ServerConnection(ConnectionState):
             frame = frames.only_frame(count)
             if frame is None:
                 frames.buffer_updated(count)
-            elif not self._intake.is_paused and self._took_fast_path(frame):
-                if self._transport.unsent_bytes():
-                    self._wait_for_reader()
-                return
+            elif not self._intake.is_paused:
+                try:
+                    if self._took_fast_path(frame):
+                        if self._transport.unsent_bytes():
+                            self._wait_for_reader()
+                        return
+                except Exception as error:  # noqa: BLE001 - it ends this connection only
+                    self._end_after(error)
+                    return
             self._serve(frame)
         elif phase is _OVER:
             return
@@ -126,22 +130,6 @@ class ServerConnection(ConnectionState):
             # They wait for their turn or for memory; an incomplete one ends the connection here.
             self.resume()
         return True
-
-    def when_secured(self, session: TlsSession) -> None:
-        """Take the client's principal from its certificate, unless SASL authenticates it."""
-        self._server.secured(self.context, session)
-        certificate = session.certificate
-        if certificate is None or self._authentication is not None:
-            return
-        try:
-            principal = self._server.principal_of(self.context.listener_name, certificate)
-        except CorruptDataError as error:
-            self._reject(str(error))
-            return
-        if principal is None:
-            self._reject("no rule of ssl.principal.mapping.rules applies to its certificate")
-        else:
-            self.context = replace(self.context, principal=principal)
 
     def connection_lost(self, error: Exception | None) -> None:
         """Release everything; a late response is dropped."""
@@ -243,8 +231,8 @@ class ServerConnection(ConnectionState):
                 if self._server.is_turn_spent():
                     self._wait_for_turn()
                     break
-        except CorruptDataError as error:
-            self._reject(self._reason(error))
+        except Exception as error:  # noqa: BLE001 - it ends this connection only
+            self._end_after(error)
         finally:
             self._is_serving = False
 
@@ -550,12 +538,15 @@ class ServerConnection(ConnectionState):
         self._phase = moved(self._phase, _SENDING)
         self._server.call_soon(self.resume)
 
-    def describe_work(self, *_: object) -> str:
-        """Name the API of the last request, for the loop's watchdog."""
-        return api_name(self._last_api_key)
-
-    def _reason(self, error: CorruptDataError) -> str:
-        return reason_of(error, self._frames.first_bytes, self.context)
+    def _end_after(self, error: Exception) -> None:
+        """Close because of a frame that is invalid, or of an error, which is logged."""
+        if isinstance(error, CorruptDataError):
+            self._reject(self._reason(error))
+        elif self._current is not None:
+            self._fail(self._current, error)
+        else:
+            self._server.connection_failed(self.context, self.describe_work(), error)
+            self._end()
 
     def _reject(self, reason: str) -> None:
         server = self._server

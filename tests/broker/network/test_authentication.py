@@ -73,7 +73,7 @@ class Peer:
         )
         served = {int(key): (0, key.max_version) for key in ApiKey}
         self.now_ms = 1_000
-        self.authentication = Authentication(listener, Users(), served, self.now_ms)
+        self.authentication = Authentication(listener, Users(), served)
         self.writer = RequestWriter()
         self.failure = None
 
@@ -228,12 +228,48 @@ def test_session_ends_and_may_be_renewed_before():
     assert peer.log_in().error_code == 0
 
 
-def test_renewal_right_after_a_login_is_an_ordinary_request():
+def test_a_session_may_be_renewed_right_after_its_login():
     peer = Peer(LIFETIME_MS)
+    peer.log_in()
+    assert peer.log_in().session_lifetime_ms == LIFETIME_MS
+
+
+def test_renewal_right_after_a_renewal_is_an_ordinary_request():
+    peer = Peer(LIFETIME_MS)
+    peer.log_in()
     peer.log_in()
     frame = peer.writer.frame(SaslHandshakeRequest(mechanism="PLAIN"), 1)[4:]
     assert not peer.authentication.takes(frame, peer.now_ms + 999)
     assert peer.authentication.takes(frame, peer.now_ms + 1_000)
+
+
+def test_renewal_too_soon_in_a_session_that_has_expired_closes():
+    peer = Peer(lifetime_ms=500)
+    peer.log_in()
+    peer.log_in()
+    frame = peer.writer.frame(SaslHandshakeRequest(mechanism="PLAIN"), 1)[4:]
+    with pytest.raises(CorruptDataError, match="the session has expired"):
+        peer.authentication.takes(frame, peer.now_ms + 500)
+
+
+def test_bare_tokens_renew_a_session():
+    peer = Peer(LIFETIME_MS)
+    peer.log_in()
+    peer.now_ms += 2_000
+    assert peer.handshake(version=0).error_code == 0
+    assert peer.raw(ALICE) == bytes(4)
+    assert peer.authentication.is_complete
+    peer.now_ms += LIFETIME_MS - 1
+    metadata = peer.writer.frame(MetadataRequest(), 9)[4:]
+    assert not peer.authentication.takes(metadata, peer.now_ms)
+
+
+def test_bare_tokens_of_another_user_end_the_session():
+    peer = Peer(LIFETIME_MS)
+    peer.log_in()
+    assert peer.handshake(version=0).error_code == 0
+    assert peer.raw(BOB) is None
+    assert peer.authentication.is_failed
 
 
 def test_renewal_is_as_small_as_a_login():

@@ -23,6 +23,7 @@ class Broker:
         self.loop = loop
         self.takes = True
         self.offered = 0
+        self.fails_at = 0
         self.requests = deque()
         self.server = SocketServer(
             loop.runtime,
@@ -31,11 +32,14 @@ class Broker:
             self.requests.append,
             fast_paths={HEARTBEAT: self.fast_path},
         )
-        self.peer = connect(loop, self.server.start()[0].port)
+        self.port = self.server.start()[0].port
+        self.peer = connect(loop, self.port)
         self.writer = RequestWriter()
 
     def fast_path(self, frame, send, _context):
         self.offered += 1
+        if self.offered == self.fails_at:
+            raise LookupError("a bug of the fast path")
         if self.takes:
             # Size, correlation id, throttle time, error code.
             send((10).to_bytes(4, "big") + frame[4:8] + bytes(6))
@@ -118,3 +122,20 @@ def test_a_server_that_is_about_to_stop_takes_no_fast_path(broker, loop):
     waiting.reply(HeartbeatResponse())
     broker.peer.wait_for_close()
     assert broker.offered == 1
+
+
+@pytest.mark.parametrize("fails_at", [1, 2, 3])
+def test_an_error_in_any_turn_ends_its_connection_only(loop, broker, fails_at):
+    """In a later turn the frame was gone, and the connection stayed without an answer."""
+    broker.server.is_turn_spent = lambda: True
+    broker.fails_at = fails_at
+    other = connect(loop, broker.port)
+    broker.peer.send(broker.heartbeat() if fails_at == 1 else broker.heartbeat() * 4)
+    broker.peer.wait_for_close()
+    assert broker.offered == fails_at, "nothing is served behind it"
+    assert broker.server.counters.handler_errors == 1
+    (warning,) = loop.trace.warnings
+    assert "Unexpected error in HEARTBEAT of EXTERNAL-127.0.0.1" in warning
+    assert "a bug of the fast path" in warning
+    other.send(broker.heartbeat())
+    other.receive_frame()
