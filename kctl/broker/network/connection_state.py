@@ -25,6 +25,7 @@ from kctl.protocol.framing import FrameBuffer
 from kctl.protocol.schema import Message
 from kctl.protocol.server_phase import ServerPhase
 from kctl.runtime.network import TlsSession, Transport
+from kctl.runtime.scheduler import Timer
 
 if TYPE_CHECKING:
     from kctl.broker.network.authentication import Authentication
@@ -60,6 +61,7 @@ class ConnectionState:
         "_phase",
         "_server",
         "_throttling",
+        "_timer",
         "_transport",
         "_unsent",
         "context",
@@ -97,7 +99,7 @@ class ConnectionState:
         self._phase = _READING
         # Whether nothing more is received: the connection ends with what arrived before.
         self._input_has_ended = False
-        # Whether the server closes the connection, and nothing is to be waited for.
+        # Whether the server closes the connection, or its peer has reset it: no pause is waited for.
         self._is_leaving = False
         # Whether the peer has reset the connection, and whether all is released since.
         self._is_lost = False
@@ -114,6 +116,9 @@ class ConnectionState:
         self._is_large = False
         self._is_serving = False
         self._throttling = Throttling(server)
+        # The end of a pause, or of the delay of a failed authentication; it would keep a connection
+        # that has gone.
+        self._timer: Timer | None = None
         # Of the last frame, as bytes.
         self._last_api_key = b""
 
@@ -201,6 +206,11 @@ class ConnectionState:
 
     def _reason(self, error: CorruptDataError) -> str:
         return reason_of(error, self._frames.first_bytes, self.context)
+
+    def _cancel_timer(self) -> None:
+        timer, self._timer = self._timer, None
+        if timer is not None:
+            timer.cancel()
 
     def _recognize(self, request: Request) -> None:
         """Keep what the client says about itself, for its later requests."""

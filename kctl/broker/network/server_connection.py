@@ -138,8 +138,8 @@ class ServerConnection(ConnectionState):
         self._is_lost = True
         if error is not None and self._has_requests_left:
             # Nothing can be sent any longer, but producers with acks=0 want no answer.
-            self._input_has_ended = True
-            self._server.call_soon(self.resume)
+            self._input_has_ended = self._is_leaving = True
+            self._server.call_soon(self._unmute if self._phase is _MUTED else self.resume)
         else:
             self._release()
 
@@ -147,6 +147,7 @@ class ServerConnection(ConnectionState):
         if self._is_released:
             return
         self._is_released = True
+        self._cancel_timer()
         self._all_sent()
         self._phase = moved(self._phase, _OVER)
         is_frame_in_use = self._current is not None and self._is_large
@@ -359,11 +360,12 @@ class ServerConnection(ConnectionState):
         self.last_active_ms += pause_ms
         if self._unsent is not None:
             self._transport.when_sent(self._all_sent)
-        self._server.scheduler.call_later(pause_ms, self._unmute)
+        self._timer = self._server.scheduler.call_later(pause_ms, self._unmute)
 
     def _unmute(self) -> None:
         if self._phase is not _MUTED:
             return
+        self._cancel_timer()
         self._phase = moved(_MUTED, _READING)
         if self._transport.unsent_bytes():
             self._wait_for_reader()
@@ -379,9 +381,8 @@ class ServerConnection(ConnectionState):
         if step.failure is not None:
             server.authentication_failed(self, step.failure, is_again=was_complete)
             self._phase = moved(self._phase, _SENDING)
-            server.scheduler.call_later(
-                authentication.failure_delay_ms, self._end_authentication, step
-            )
+            delay_ms = authentication.failure_delay_ms
+            self._timer = server.scheduler.call_later(delay_ms, self._end_authentication, step)
             return
         if step.response is not None:
             self._post(step.response)

@@ -1,5 +1,8 @@
 """Connections of clients that exceed a quota: the answer goes out, then nothing more is served."""
 
+import gc
+import sys
+
 import pytest
 
 from kctl.broker.client_quotas import ClientQuotaEntity
@@ -115,3 +118,37 @@ def test_closing_ends_a_pause(loop):
     closed = broker.server.close()
     loop.until(lambda: closed.done)
     assert broker.server.connection_count == 0
+
+
+def test_a_reset_ends_a_pause(loop):
+    """What arrived is served at once, without further pauses: its client is gone."""
+    broker = Broker(loop)
+    peer = connect(loop, broker.port)
+    peer.send(broker.frames(600_000, 500_000, 0))
+    heartbeat(peer)
+    peer.reset()
+    loop.until(lambda: broker.server.connection_count == 0)
+    assert broker.seen == ["600000", "500000", "0"]
+
+
+@pytest.mark.parametrize("is_reset", [True, False])
+def test_nothing_of_a_muted_client_is_left_once_it_is_gone(loop, is_reset):
+    """Its timer kept a connection of 5 KB, for up to an hour."""
+    broker = Broker(loop)
+    gc.collect()
+    gc.disable()
+    try:
+        peer = connect(loop, broker.port)
+        peer.send(broker.frames(600_000))
+        heartbeat(peer)
+        [connection] = broker.server._connections
+        if is_reset:
+            peer.reset()
+        else:
+            peer.socket.close()
+        loop.until(lambda: broker.server.connection_count == 0)
+        # The callback that closed it is over.
+        connect(loop, broker.port)
+        assert sys.getrefcount(connection) == sys.getrefcount(object())
+    finally:
+        gc.enable()
