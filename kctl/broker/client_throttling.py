@@ -12,7 +12,8 @@ a client id, or those with both. While quotas of a kind have been set at one lev
 decides, even for clients without a quota at it.
 
 Clients without a limit are not counted. A bucket that was not used for an hour is removed, and the
-one used least recently if there are more than BUCKETS_MAX.
+one used least recently if there are more than BUCKETS_MAX. A digest replaces a name longer than
+NAME_MAX, here and in metrics.
 
 Differences: a byte quota of 0 pauses a client for THROTTLE_MS_MAX (Apache Kafka 2.7.2 does not
 pause it: an overflow); the percentage of a request quota is that of one thread, which serves all
@@ -24,6 +25,7 @@ Kafka 2.7: kafka.server.{ClientQuotaManager, ClientRequestQuotaManager,
 ControllerMutationQuotaManager}; KIP-13, KIP-55, KIP-124, KIP-219, KIP-599.
 """
 
+import hashlib
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping
 from enum import Enum, StrEnum
@@ -42,6 +44,9 @@ from kctl.store.znodes import DEFAULT_ENTITY, desanitize
 BUCKET_IDLE_MS_MAX = 3_600_000
 # Of one kind; each has up to 2 KiB.
 BUCKETS_MAX = 10_000
+# Characters of the name of a user, or of a client id, which a client chooses: up to 32 KB.
+NAME_MAX = 255
+_PREFIX = 64
 _EXPIRED_PER_USE = 2
 _NS_PER_PERCENT = 1e9 / 100
 
@@ -123,7 +128,8 @@ class _Limits:
             self._levels.add((entity[0] is not None, entity[1] is not None))
 
     def share(self, user: str, client_id: str) -> Share | None:
-        """Return what applies to a client; None: no limit."""
+        """Return what applies to a client, with bounded names; None: no limit."""
+        user, client_id = _bounded(user), _bounded(client_id)
         if len(self._levels) == 1:
             ((has_user, has_client_id),) = self._levels
         else:
@@ -416,4 +422,12 @@ class ClientQuotas:
 def _name(sanitized: str | None) -> _Name:
     if sanitized is None:
         return None
-    return _DEFAULT if sanitized == DEFAULT_ENTITY else desanitize(sanitized)
+    return _DEFAULT if sanitized == DEFAULT_ENTITY else _bounded(desanitize(sanitized))
+
+
+def _bounded(name: str) -> str:
+    """Return `name`, or its beginning and a digest of it all. What is bounded remains the same."""
+    if len(name) <= NAME_MAX:
+        return name
+    digest = hashlib.sha256(name.encode("utf-8", "surrogatepass")).hexdigest()
+    return f"{name[:_PREFIX]}...{digest}"

@@ -8,6 +8,7 @@ from kctl.broker.client_quotas import ClientQuotaEntity, changed_quotas, entity_
 from kctl.broker.client_throttling import (
     BUCKET_IDLE_MS_MAX,
     BUCKETS_MAX,
+    NAME_MAX,
     ClientQuotas,
     QuotaKind,
 )
@@ -228,3 +229,24 @@ def test_usage_has_the_pauses_of_each_client_with_a_quota():
     assert (bob.throttled, bob.throttle_ms, bob.paused_ms) == (0, 0, 0)
     it.change(ClientQuotaEntity(sanitize("alice"), None), {})
     assert [each and each.share.client_id for each in it.usage(1_500)] == [None, "app"]
+
+
+def test_clients_with_very_long_names_have_buckets_of_their_own_and_short_keys():
+    """The names of 10,000 buckets could take 1.3 GB."""
+    longest = "\N{GRINNING FACE}" * 8_000
+    owner, other, exact = longest + "a", longest + "b", "x" * NAME_MAX
+    it = quotas((None, "", 1000), (None, owner, 100))
+    assert (limit_of(it, "alice", owner), limit_of(it, "alice", other)) == (100, 1000)
+    for client_id in (owner, other, other, exact):
+        it.answered(request(client_id=client_id), 10_000, 0, 1_000)
+    used = list(it.usage(1_000))
+    assert [(each.share.limit, each.used, each.throttled) for each in used] == [
+        (100, 1_000, 1),
+        (1000, 2_000, 1),
+        (1000, 1_000, 0),
+    ]
+    names = [each.share.client_id for each in used]
+    assert names[2] == exact
+    assert all(len(name) <= NAME_MAX for name in names)
+    it.change(ClientQuotaEntity(None, sanitize(owner)), {})
+    assert limit_of(it, "alice", owner) == 1000

@@ -99,7 +99,7 @@ class ConnectionState:
         self._phase = _READING
         # Whether nothing more is received: the connection ends with what arrived before.
         self._input_has_ended = False
-        # Whether the server closes the connection, or its peer has reset it: no pause is waited for.
+        # Whether the server closes the connection, or the peer has reset it: no pause is kept.
         self._is_leaving = False
         # Whether the peer has reset the connection, and whether all is released since.
         self._is_lost = False

@@ -2,6 +2,7 @@
 
 A client that continuously asks for what it may not have must not fill the log: lines about the same
 principal, operation and resource are limited; the next line has the number of those suppressed.
+Resources whose names begin alike, up to the length that a line has of them, count as the same.
 
 Kafka 2.7: kafka.security.authorizer.AclAuthorizer.logAuditMessage.
 """
@@ -46,10 +47,12 @@ class AuditLog:
         """Log that `principal` was denied `operation`; `count` is how often the request names the
         resource."""
         self.denied += 1
-        suppressed = self._suppressed((principal, operation, resource_type, name))
+        # What is remembered of a name is as short as in a line.
+        shown = printable(name)
+        suppressed = self._suppressed((principal, operation, resource_type, shown))
         if suppressed is None:
             return
-        resource = f"{resource_type.text}:{PatternType.LITERAL.name}:{printable(name)}"
+        resource = f"{resource_type.text}:{PatternType.LITERAL.name}:{shown}"
         line = (
             f"Principal = {printable(principal)} is Denied Operation = {operation.text}"
             f" from host = {host} on resource = {resource}"

@@ -1,7 +1,7 @@
 """AclAuthorizer: decides on every access of a client, from the entries that the store has.
 
-Verdicts are remembered until any entry changes. The entries are those of `AclCache`, which reads
-the store.
+Verdicts are remembered until any entry changes, except those on resources with very long names:
+clients may name any, of up to 32 KB. The entries are those of `AclCache`, which reads the store.
 
 Kafka 2.7: kafka.security.authorizer.AclAuthorizer; KIP-11, KIP-290, KIP-504.
 """
@@ -22,6 +22,8 @@ from kctl.runtime.trace import Trace
 
 # Verdicts that are remembered; beyond it all are forgotten.
 VERDICTS_MAX = 65_536
+# Characters of the name of a resource whose verdicts are remembered; a topic has at most 249.
+NAME_MAX = 255
 
 # Principal, address of the client, operation, resource type, resource name.
 _Access = tuple[str, str, AclOperation, ResourceType, str]
@@ -58,6 +60,8 @@ class AclAuthorizer:
         if known is not None:
             return known
         verdict = self.explain(*access).is_allowed
+        if len(name) > NAME_MAX:
+            return verdict
         if len(self._verdicts) >= VERDICTS_MAX:
             self._verdicts.clear()
         self._verdicts[access] = verdict
