@@ -31,7 +31,7 @@ class StreamedPart(Protocol):
     def step(self) -> bytes:
         """Do one bounded piece of work and return the next bytes, perhaps none yet.
 
-        `len` bytes come in all. Raise OSError if they cannot be produced.
+        `len` bytes come in all. Raise OSError or KctlError if they cannot be produced.
         """
         ...
 

@@ -7,7 +7,7 @@ import socket
 
 import pytest
 
-from kctl.errors import KctlError, TimedOutError, UnreachableError
+from kctl.errors import KctlError, StorageError, TimedOutError, UnreachableError
 from kctl.runtime.disk import FileSlice
 from kctl.runtime.real.loop import SENDS_TOGETHER
 from kctl.runtime.real.poller import READABLE, SelectorPoller
@@ -142,6 +142,37 @@ def test_a_file_that_ends_early_closes_the_connection(loop, server, tmp_path, ha
     peer.wait_for_close()
     assert peer.received == b"headershort"
     assert "ends before" in str(ours.lost[0])
+
+
+class Unreadable:
+    """A file on a failed disk, and a StreamedPart of it."""
+
+    path = "segment"
+
+    def __len__(self):
+        return 200_000
+
+    def fileno(self):
+        return -1
+
+    def pread(self, length, position):
+        raise StorageError("segment: Input/output error")
+
+    def step(self):
+        raise StorageError("segment: Input/output error")
+
+
+UNREADABLE_PARTS = [FileSlice(Unreadable(), 0, 200_000), Unreadable()]
+
+
+@pytest.mark.parametrize("part", UNREADABLE_PARTS, ids=["slice", "streamed"])
+def test_a_part_that_cannot_be_read_closes_the_connection(loop, server, part):
+    peer, ours = server.connect()
+    ours.transport.send([b"header", part])
+    peer.wait_for_close()
+    loop.until(lambda: ours.lost)
+    assert isinstance(ours.lost[0], StorageError)
+    assert ours.transport.unsent_bytes() == 0
 
 
 class Streamed:

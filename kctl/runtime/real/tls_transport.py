@@ -29,6 +29,7 @@ from collections.abc import Callable, Sequence
 from enum import Enum
 from typing import cast
 
+from kctl.errors import KctlError
 from kctl.protocol.primitives import Buffer
 from kctl.runtime.disk import FileSlice
 from kctl.runtime.future import Future
@@ -485,7 +486,7 @@ class TlsTransport:
         try:
             while self._parts and budget > 0:
                 budget -= self._encrypt_first(budget)
-        except OSError as error:
+        except (OSError, KctlError) as error:
             # A file that ends early or cannot be read: only closing shows the peer what is missing.
             self._abort(error)
             return

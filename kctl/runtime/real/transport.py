@@ -299,7 +299,8 @@ class RealTransport:
                     break
         except (BlockingIOError, InterruptedError):
             is_blocked = True
-        except OSError as error:
+        except (OSError, KctlError) as error:
+            # KctlError: a part that cannot be read or produced. The peer expects its bytes.
             self._lose(error)
             return
         if is_blocked:

@@ -8,12 +8,13 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from kctl.errors import AuthenticationError, UnreachableError
+from kctl.errors import AuthenticationError, StorageError, UnreachableError
 from kctl.runtime.disk import FileSlice
 from kctl.runtime.network import TlsError
 from kctl.runtime.real.tls_stack import expiry_warning
 from kctl.runtime.real.tls_transport import NEXT_STATES, TlsState
 from kctl.tls.settings import TlsSettings
+from tests.runtime.test_network import UNREADABLE_PARTS
 from tests.support.certificates import TestCertificates
 from tests.support.real_loop import real_loop
 
@@ -233,6 +234,17 @@ def test_a_half_closed_peer_still_receives_what_is_sent(loop, listen, certificat
         sock._sslobj.shutdown()
     sock.settimeout(120)
     assert in_thread(loop, lambda: sock.recv(100)) == b"goodbye"
+
+
+@pytest.mark.parametrize("part", UNREADABLE_PARTS, ids=["slice", "streamed"])
+def test_a_part_that_cannot_be_read_closes_the_connection(loop, server, certificates, part):
+    sock, ours = server.connect(certificates)
+    ours.transport.send([b"header", part])
+    # What was encrypted with it is not sent.
+    assert in_thread(loop, lambda: sock.recv(100)) == b""
+    loop.until(lambda: ours.lost)
+    assert isinstance(ours.lost[0], StorageError)
+    assert ours.transport.unsent_bytes() == 0
 
 
 def test_a_peer_that_speaks_no_tls_gets_three_bytes_of_an_alert(loop, server):
