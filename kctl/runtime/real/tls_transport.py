@@ -193,7 +193,7 @@ class TlsTransport:
                 return
             self._incoming.write(received)
             self._step()
-        elif self.state is _S.OPEN:
+        elif self.state is _S.OPEN and not self._has_eof:
             self._incoming.write(received)
             self._pump()
 
@@ -403,6 +403,8 @@ class TlsTransport:
         return filled
 
     def _received_close_notify(self) -> None:
+        # OpenSSL takes nothing more out of `_incoming`, which would grow by all that the peer sends.
+        self._lower.pause_reading()
         self._has_eof = True
         self._scheduler.call_soon(self._after_close_notify)
 

@@ -1,8 +1,10 @@
 """TLS connections of RealNetwork, with Python's blocking ssl as the other side."""
 
 import contextlib
+import os
 import socket
 import ssl
+import struct
 import threading
 from datetime import UTC, datetime, timedelta
 
@@ -234,6 +236,35 @@ def test_a_half_closed_peer_still_receives_what_is_sent(loop, listen, certificat
         sock._sslobj.shutdown()
     sock.settimeout(120)
     assert in_thread(loop, lambda: sock.recv(100)) == b"goodbye"
+
+
+def test_bytes_after_a_close_notify_are_not_read(loop, listen, certificates):
+    class Busy(Echo):
+        def eof_received(self):
+            return True
+
+    server = listen(certificates.broker_settings(), Busy)
+    sock, ours = server.connect(certificates)
+    sock.settimeout(0)
+    sock.sendall(b"question")
+    with pytest.raises(ssl.SSLWantReadError):
+        sock._sslobj.shutdown()
+    loop.until(lambda: ours.transport._has_eof)
+    assert ours.data == b"question"
+    # As much as fits into the buffers of both sockets, if nothing is read; without an end otherwise.
+    sent = 0
+    with socket.socket(fileno=os.dup(sock.fileno())) as raw, contextlib.suppress(BlockingIOError):
+        while sent < 64 << 20:
+            sent += raw.send(b"\x17\x03\x03\x40\x00" + bytes(16_384))
+            loop.turns(2)
+    assert sent < 64 << 20
+    ours.transport.send([b"answer"])
+    sock.settimeout(120)
+    assert in_thread(loop, lambda: sock.recv(100)) == b"answer"
+    assert not ours.lost
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    sock.close()
+    loop.until(lambda: ours.lost)
 
 
 @pytest.mark.parametrize("part", UNREADABLE_PARTS, ids=["slice", "streamed"])
