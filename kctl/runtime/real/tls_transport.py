@@ -4,7 +4,7 @@
     any state ------------------------> CLOSED
 
 Bytes of the socket go through OpenSSL in memory (ssl.MemoryBIO), straight into the buffer of the
-Receiver above. Each step of a handshake runs on another thread, since a signature takes a
+Receiver above, RECORDS_PER_TURN at a time. Each step of a handshake runs on another thread, since a signature takes a
 millisecond or more; while it runs, nothing is read from the socket, and nothing else touches the
 SSL object. A peer must complete its handshake in HANDSHAKE_MS_MAX.
 
@@ -26,7 +26,6 @@ import contextlib
 import ssl
 from collections import deque
 from collections.abc import Callable, Sequence
-from enum import Enum
 from typing import cast
 
 from kctl.errors import KctlError
@@ -43,6 +42,8 @@ from kctl.runtime.network import (
 )
 from kctl.runtime.real.handshakes import Handshakes
 from kctl.runtime.real.loop import RealScheduler
+from kctl.runtime.real.tls_records import ReceivedRecords
+from kctl.runtime.real.tls_states import NEXT_STATES, TlsState
 from kctl.runtime.real.transport import INLINE_BYTES, QUANTUM_BYTES, RealTransport
 from kctl.runtime.scheduler import Timer
 
@@ -57,29 +58,13 @@ RECORD_BYTES = 16 * 1024
 ENCRYPTED_BYTES = 15 * RECORD_BYTES
 # The chunk size for reading FileSlices.
 READ_BYTES = 64 * 1024
+# The answers of TLS itself (new keys, warnings) that a peer may leave unread.
+ANSWER_BYTES_MAX = 64 * 1024
 
 _HANDSHAKE_RECORD = 0x16
 _TRUNCATED_ALERT = b"\x15\x03\x03"
 
-
-class TlsState(Enum):
-    """The states of a connection."""
-
-    HANDSHAKING = "handshaking"
-    OPEN = "open"
-    CLOSING = "closing"
-    CLOSED = "closed"
-
-
 _S = TlsState
-
-NEXT_STATES: dict[TlsState, frozenset[TlsState]] = {
-    _S.HANDSHAKING: frozenset({_S.OPEN, _S.CLOSED}),
-    _S.OPEN: frozenset({_S.CLOSING, _S.CLOSED}),
-    _S.CLOSING: frozenset({_S.CLOSED}),
-    _S.CLOSED: frozenset(),
-}
-
 
 # (error or None for a closed connection, whether in the handshake) -> the error to report.
 Explain = Callable[[Exception | None, bool], Exception]
@@ -89,6 +74,7 @@ class TlsTransport:
     """One connection; `attach` begins its handshake."""
 
     __slots__ = (
+        "_answer_bytes",
         "_context",
         "_done_of_first",
         "_explain",
@@ -144,7 +130,7 @@ class TlsTransport:
         self._on_secured = on_secured
         self._scratch = handshakes.scratch
         self._receiver: Receiver | None = None
-        self._incoming = ssl.MemoryBIO()
+        self._incoming = ReceivedRecords()
         self._outgoing = ssl.MemoryBIO()
         # None before the first bytes: a silent peer costs nothing.
         self._ssl: ssl.SSLObject | None = None
@@ -155,6 +141,7 @@ class TlsTransport:
         self._is_paused = False
         self._is_pump_queued = False
         self._has_eof = False
+        self._answer_bytes = 0
         # The sending side: parts in order, and the bytes of them that are not encrypted yet.
         self._parts: deque[Part] = deque()
         self._unsent_bytes = 0
@@ -191,10 +178,10 @@ class TlsTransport:
             if self._received_bytes > HANDSHAKE_BYTES_MAX:
                 self.give_up("the handshake is too large")
                 return
-            self._incoming.write(received)
+            self._incoming.feed(received)
             self._step()
         elif self.state is _S.OPEN and not self._has_eof:
-            self._incoming.write(received)
+            self._incoming.feed(received)
             self._pump()
 
     def eof_received(self) -> bool:
@@ -240,7 +227,7 @@ class TlsTransport:
             is_server = self._host is None
             try:
                 self._ssl = self._context.wrap_bio(
-                    self._incoming, self._outgoing, is_server, self._host
+                    self._incoming.bio, self._outgoing, is_server, self._host
                 )
             except ValueError as error:
                 self.give_up(f"{self._host} is not a host name: {error}")
@@ -260,7 +247,10 @@ class TlsTransport:
         if error is None:
             self._secured()
         elif isinstance(error, ssl.SSLWantReadError):
-            self._lower.resume_reading()
+            if self._incoming.feed_more():
+                self._step()
+            else:
+                self._lower.resume_reading()
         else:
             assert isinstance(error, Exception)
             self._fail(error)
@@ -309,6 +299,7 @@ class TlsTransport:
         if is_handshake:
             self._end_handshake(error)
         self._parts.clear()
+        self._incoming.drop_unfed()
         self._unsent_bytes = 0
         self._on_sent = None
         if not self._is_stepping:
@@ -328,14 +319,15 @@ class TlsTransport:
             return
         self._is_paused = False
         if self.state is _S.OPEN:
-            if self._incoming.pending or self._has_pending or self._has_eof:
+            if self._has_pending or self._has_eof:
                 self._queue_pump()
             else:
                 self._lower.resume_reading()
 
     @property
     def _has_pending(self) -> bool:
-        return self._ssl is not None and self._ssl.pending() > 0
+        is_decrypted = self._ssl is not None and self._ssl.pending() > 0
+        return is_decrypted or self._incoming.bio.pending > 0 or len(self._incoming.unfed) > 0
 
     def _queue_pump(self) -> None:
         if not self._is_pump_queued:
@@ -349,6 +341,7 @@ class TlsTransport:
     def _pump_and_read(self) -> None:
         """Deliver what was received, then read on."""
         if self._may_deliver:
+            self._incoming.feed_more()
             self._pump()
         if not self._may_deliver or self._is_pump_queued:
             return
@@ -377,11 +370,20 @@ class TlsTransport:
             self._broken(error)
             return
         if self._outgoing.pending:
-            # An answer of TLS itself, such as new keys.
-            self._flush()
-        if budget <= 0 and self._may_deliver:
+            self._answer()
+        if self._may_deliver and (budget <= 0 or self._incoming.unfed):
             self._lower.pause_reading()
             self._queue_pump()
+
+    def _answer(self) -> None:
+        """Send an answer of TLS itself, such as new keys."""
+        if not self._lower.unsent_bytes():
+            self._answer_bytes = 0
+        self._answer_bytes += self._outgoing.pending
+        if self._answer_bytes > ANSWER_BYTES_MAX:
+            self._abort(OSError(0, "the peer does not read what TLS answers to it"))
+        else:
+            self._flush()
 
     def _decrypt(self, buffer: memoryview) -> int:
         """Fill `buffer` as far as the received records go; return the number of bytes."""
@@ -394,7 +396,7 @@ class TlsTransport:
                     self._received_close_notify()
                     break
                 filled += count
-                if not self._incoming.pending and not tls.pending():
+                if not self._incoming.bio.pending and not tls.pending():
                     break
         except ssl.SSLWantReadError:
             pass
@@ -403,8 +405,9 @@ class TlsTransport:
         return filled
 
     def _received_close_notify(self) -> None:
-        # OpenSSL takes nothing more out of `_incoming`, which would grow by all that the peer sends.
+        # OpenSSL takes nothing more, and what it is given would grow by all that the peer sends.
         self._lower.pause_reading()
+        self._incoming.drop_unfed()
         self._has_eof = True
         self._scheduler.call_soon(self._after_close_notify)
 

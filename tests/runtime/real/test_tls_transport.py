@@ -14,7 +14,7 @@ from kctl.errors import AuthenticationError, StorageError, UnreachableError
 from kctl.runtime.disk import FileSlice
 from kctl.runtime.network import TlsError
 from kctl.runtime.real.tls_stack import expiry_warning
-from kctl.runtime.real.tls_transport import NEXT_STATES, TlsState
+from kctl.runtime.real.tls_states import NEXT_STATES, TlsState
 from kctl.tls.settings import TlsSettings
 from tests.runtime.test_network import UNREADABLE_PARTS
 from tests.support.certificates import TestCertificates
@@ -251,7 +251,7 @@ def test_bytes_after_a_close_notify_are_not_read(loop, listen, certificates):
         sock._sslobj.shutdown()
     loop.until(lambda: ours.transport._has_eof)
     assert ours.data == b"question"
-    # As much as fits into the buffers of both sockets, if nothing is read; without an end otherwise.
+    # As much as the buffers of both sockets hold, if nothing is read; without an end otherwise.
     sent = 0
     with socket.socket(fileno=os.dup(sock.fileno())) as raw, contextlib.suppress(BlockingIOError):
         while sent < 64 << 20:
