@@ -3,10 +3,11 @@
     HANDSHAKING -> OPEN -> CLOSING -> CLOSED
     any state ------------------------> CLOSED
 
-Bytes of the socket go through OpenSSL in memory (ssl.MemoryBIO), straight into the buffer of the
-Receiver above, RECORDS_PER_TURN at a time. Each step of a handshake runs on another thread, since a signature takes a
-millisecond or more; while it runs, nothing is read from the socket, and nothing else touches the
-SSL object. A peer must complete its handshake in HANDSHAKE_MS_MAX.
+Bytes of the socket go through OpenSSL in memory (ssl.MemoryBIO), a bounded number of records per
+turn of the loop, straight into the buffer of the Receiver above. Each step of a handshake runs on
+another thread, since a signature takes a millisecond or more; while it runs, nothing is read from
+the socket, and nothing else touches the SSL object. A peer must complete its handshake in
+HANDSHAKE_MS_MAX.
 
 What is sent is encrypted one quantum per turn of the loop, and the next quantum only once the
 socket has taken the last one: a slow reader costs the memory of its plaintext and one quantum.
