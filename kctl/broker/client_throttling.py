@@ -25,7 +25,6 @@ Kafka 2.7: kafka.server.{ClientQuotaManager, ClientRequestQuotaManager,
 ControllerMutationQuotaManager}; KIP-13, KIP-55, KIP-124, KIP-219, KIP-599.
 """
 
-import hashlib
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping
 from enum import Enum, StrEnum
@@ -429,5 +428,8 @@ def _bounded(name: str) -> str:
     """Return `name`, or its beginning and a digest of it all. What is bounded remains the same."""
     if len(name) <= NAME_MAX:
         return name
+    # A local import: few brokers ever need it.
+    import hashlib
+
     digest = hashlib.sha256(name.encode("utf-8", "surrogatepass")).hexdigest()
     return f"{name[:_PREFIX]}...{digest}"
