@@ -17,7 +17,10 @@ from kctl.protocol.messages.list_offsets import (
     ListOffsetTopic,
 )
 from tests.broker.replication.conftest import ME
+from tests.support.builds import needs_sources
 from tests.support.log_world import BASE_MS, TP, batch
+
+pytestmark = needs_sources
 
 RECORDS = 60
 LATER_MS = BASE_MS + 1_000_000
