@@ -34,9 +34,11 @@ from kctl.broker.replication.fetch_session_handler import (
     FetchSessionHandler,
 )
 from kctl.broker.replication.leader_requests import (
+    Answer,
     Due,
     FollowerLog,
     RequestInFlight,
+    answers_of,
     asked_offset,
     epochs_request,
     offsets_request,
@@ -174,8 +176,6 @@ class Linked:
 
 
 _Due = Due[Linked]
-# Topic, partition, and what a response has for it.
-_Answer = tuple[str, int, Any]
 # What follows from it for a partition that is as it was at the request, at a time.
 _OnAnswer = Callable[[TopicPartition, Linked, Any, int], Iterator[Action]]
 
@@ -304,16 +304,12 @@ class LinkFetcher:
         if isinstance(response, FetchResponse):
             return self._on_fetch(response, now_ms)
         assert isinstance(response, OffsetForLeaderEpochResponse | ListOffsetResponse)
-        answers = (
-            (topic.name, it.partition_index, it)
-            for topic in response.topics
-            for it in topic.partitions
-        )
+        answers = answers_of(response)
         is_of_epochs = isinstance(response, OffsetForLeaderEpochResponse)
         return self._on_each(answers, self._on_epoch if is_of_epochs else self._on_start, now_ms)
 
     def _on_each(
-        self, answers: Iterable[_Answer], on_answer: _OnAnswer, now_ms: int
+        self, answers: Iterable[Answer], on_answer: _OnAnswer, now_ms: int
     ) -> Iterator[Action | None]:
         """Yield what the answers require for partitions that are as they were at the request, and
         None after every PARTITIONS_PER_TURN."""
@@ -333,12 +329,7 @@ class LinkFetcher:
                 yield from self._all_failed(response.error_code)
             return
         on_answer = self._on_last_batch if is_comparing else self._on_fetched
-        answers = (
-            (topic.topic, it.partition, it)
-            for topic in response.responses
-            for it in topic.partition_responses
-        )
-        yield from self._on_each(answers, on_answer, now_ms)
+        yield from self._on_each(answers_of(response), on_answer, now_ms)
 
     def _current(self, tp: TopicPartition) -> Linked | None:
         """Return the partition if an answer applies to it, else None."""

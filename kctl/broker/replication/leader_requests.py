@@ -10,17 +10,20 @@ Kafka 2.7: kafka.server.AbstractFetcherThread (`fetchOffsetsForEpoch`, `fetchOff
 """
 
 from collections.abc import Iterator, Sequence
-from typing import Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from kctl.broker.replication.fetch_session_handler import PARTITIONS_PER_TURN
 from kctl.model import TopicPartition
+from kctl.protocol.messages.fetch import FetchResponse
 from kctl.protocol.messages.list_offsets import (
     ListOffsetPartition,
     ListOffsetRequest,
+    ListOffsetResponse,
     ListOffsetTopic,
 )
 from kctl.protocol.messages.offset_for_leader_epoch import (
     OffsetForLeaderEpochRequest,
+    OffsetForLeaderEpochResponse,
     OffsetForLeaderPartition,
     OffsetForLeaderTopic,
 )
@@ -55,6 +58,10 @@ class FollowedPartition(Protocol):
 FollowedT = TypeVar("FollowedT", bound=FollowedPartition)
 # Partitions that a request is about.
 Due = Sequence[tuple[TopicPartition, FollowedT]]
+
+
+# Topic, partition, and what a response has for it.
+Answer = tuple[str, int, Any]
 
 
 class RequestInFlight:
@@ -128,3 +135,17 @@ def asked_offset(tp: TopicPartition, leader_epoch: int, timestamp: int) -> ListO
     return ListOffsetPartition(
         partition_index=tp.partition, current_leader_epoch=leader_epoch, timestamp=timestamp
     )
+
+
+def answers_of(
+    response: FetchResponse | OffsetForLeaderEpochResponse | ListOffsetResponse,
+) -> Iterator[Answer]:
+    """Yield what a response has for each partition, in its order."""
+    if isinstance(response, FetchResponse):
+        for fetched in response.responses:
+            for it in fetched.partition_responses:
+                yield fetched.topic, it.partition, it
+    else:
+        for topic in response.topics:
+            for answer in topic.partitions:
+                yield topic.name, answer.partition_index, answer

@@ -36,9 +36,11 @@ from kctl.broker.replication.fetch_session_handler import (
     FetchSessionHandler,
 )
 from kctl.broker.replication.leader_requests import (
+    Answer,
     Due,
     FollowerLog,
     RequestInFlight,
+    answers_of,
     epochs_request,
     offsets_request,
 )
@@ -161,8 +163,6 @@ class Followed:
 
 
 _Due = Due[Followed]
-# Topic, partition, and what a response has for it.
-_Answer = tuple[str, int, Any]
 # What follows from it for a partition that is as it was at the request, at a time.
 _OnAnswer = Callable[[TopicPartition, Followed, Any, int], Iterator[Action]]
 
@@ -326,16 +326,12 @@ class ReplicaFetcher:
         if isinstance(response, FetchResponse):
             return self._on_fetch(response, now_ms)
         assert isinstance(response, OffsetForLeaderEpochResponse | ListOffsetResponse)
-        answers = (
-            (topic.name, it.partition_index, it)
-            for topic in response.topics
-            for it in topic.partitions
-        )
+        answers = answers_of(response)
         is_of_epochs = isinstance(response, OffsetForLeaderEpochResponse)
         return self._on_each(answers, self._on_epoch if is_of_epochs else self._on_offset, now_ms)
 
     def _on_each(
-        self, answers: Iterable[_Answer], on_answer: _OnAnswer, now_ms: int
+        self, answers: Iterable[Answer], on_answer: _OnAnswer, now_ms: int
     ) -> Iterator[Sequence[Action]]:
         """Yield what each answer requires; nothing if the partition has changed since."""
         for topic, partition, answer in answers:
@@ -351,12 +347,7 @@ class ReplicaFetcher:
 
     def _on_fetch(self, response: FetchResponse, now_ms: int) -> Iterator[Sequence[Action]]:
         if self._session.on_response(response):
-            answers = (
-                (topic.topic, it.partition, it)
-                for topic in response.responses
-                for it in topic.partition_responses
-            )
-            return self._on_each(answers, self._on_fetched, now_ms)
+            return self._on_each(answers_of(response), self._on_fetched, now_ms)
         if response.error_code not in SESSION_ERRORS:
             self.on_error(now_ms)
         return iter(())
